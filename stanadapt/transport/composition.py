@@ -69,8 +69,8 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
             log_det, k = ridge.into_x(table, k, z, x, log_det)
         else:
             log_det, k = group.into_x(table, k, z, x, log_det)
-    if latents > first:  # the heads, before the latents that depend on them
-        log_det += field.into_x(table[first:], z, x, z[:0])
+    if latents > first:  # the heads, which other laws may have moved, before the latents that depend on them
+        log_det += field.into_x(table[first:], x, x, z[:0])
     if first > start:
         log_det += field.into_x(table[start:], z, x, kept)
     if start > 0:
@@ -95,7 +95,20 @@ def into_z(table: Any, x: Any, z: Any) -> None:
         innovations.into_u(table, z)
         if first > start:  # while the heads among z are those of x
             field.into_z(table[start:], z, z)
-    k = latents
+    if latents > first:
+        field.into_z(table[first:], x, z)
+    if first < latents < len(table):
+        _undo_before_heads(table, z)
+    else:
+        _undo_rows(table, latents, x, z)
+    if start == 0 and first > 0:
+        field.into_z(table, x, z)
+
+
+@kernel(ordered=True, counted=False)
+def _undo_rows(table: Any, first: Any, x: Any, z: Any) -> None:
+    """Write z(x) of the rows from `first` on, those without a field, to `z`."""
+    k = first
     while k < len(table):
         if table[k, KIND] == TAIL:
             k = tail.into_z(table, k, x, z)
@@ -105,10 +118,12 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k = ridge.into_z(table, k, x, z)
         else:
             k = group.into_z(table, k, x, z)
-    if latents > first:
-        field.into_z(table[first:], x, z)
-    if start == 0 and first > 0:
-        field.into_z(table, x, z)
+
+
+@kernel(ordered=True, late=True)
+def _undo_before_heads(table: Any, z: Any) -> None:
+    """The same where the heads have a law, which is undone in `z` already. Few maps have such a law."""
+    _undo_rows(table, field.lengths(table)[2], z.copy(), z)
 
 
 @kernel(ordered=True, counted=False)
@@ -121,14 +136,23 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
 def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """The same, after `into_x_keeping` at the same point, or with `kept` (0,)."""
     start, first, latents = field.lengths(table)
-    end = len(table)
     if start > 0:
         innovations.pull_back(table, x, score)
     if first > start:
         field.pull_back(table[start:], z, x, score, kept)
+    if first < latents < len(table):
+        _pull_back_before_heads(table, z, x, score)
+        return
     if latents > first:
         field.pull_back(table[first:], z, x, score, z[:0])
-    while end > latents:
+    _pull_back_rows(table, latents, z, x, score)
+
+
+@kernel(ordered=True, counted=False)
+def _pull_back_rows(table: Any, first: Any, z: Any, x: Any, score: Any) -> None:
+    """Turn the score in x into the one in z, for the rows from `first` on, those without a field."""
+    end = len(table)
+    while end > first:
         if table[end - 1, KIND] == TAIL:
             end = tail.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == BEND:
@@ -139,22 +163,41 @@ def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
             end = group.pull_back(table, end, z, x, score)
 
 
+@kernel(ordered=True, late=True)
+def _pull_back_before_heads(table: Any, z: Any, x: Any, score: Any) -> None:
+    """The same where the heads have a law, which comes after these rows."""
+    _, first, latents = field.lengths(table)
+    u = _before_heads(table[first:], x)
+    field.pull_back(table[first:], u, x, score, z[:0])
+    _pull_back_rows(table, latents, z, u, score)
+
+
+@kernel(ordered=True)
+def _before_heads(table: Any, x: Any) -> Any:
+    """The point (d,) of which the law of the heads, at the beginning of `table`, has made `x`."""
+    u = x.copy()
+    field.into_z(table, x, u)
+    return u
+
+
 @kernel(ordered=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
     start, first, latents = field.lengths(table)
-    found, k = score.copy(), latents
+    found, k, u = score.copy(), latents, x
+    if latents > first:
+        u = _before_heads(table[first:], x)
     while k < len(table):
         if table[k, KIND] == TAIL:
-            k = tail.score_in_x(table, k, z, x, found)
+            k = tail.score_in_x(table, k, z, u, found)
         elif table[k, KIND] == BEND:
-            k = bend.score_in_x(table, k, z, x, found)
+            k = bend.score_in_x(table, k, z, u, found)
         elif table[k, KIND] == RIDGE:
-            k = ridge.score_in_x(table, k, z, x, found)
+            k = ridge.score_in_x(table, k, z, u, found)
         else:
-            k = group.score_in_x(table, k, z, x, found)
+            k = group.score_in_x(table, k, z, u, found)
     if latents > first:
-        field.score_in_x(table[first:], z, x, found)
+        field.score_in_x(table[first:], u, x, found)
     if start > 0:
         series = x.copy()
         innovations.into_u(table, series)

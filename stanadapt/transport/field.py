@@ -96,6 +96,8 @@ from .triangular import (
 
 KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
 OWN_FEATURES = 1 + 2 * KNOTS  # of each head
+# Of differences of heads, as of two log scales: e^(2 theta) is the largest power of a head that a precision has.
+LARGEST_RATE = 2.0
 
 
 class Field(NamedTuple):
@@ -119,7 +121,7 @@ class Field(NamedTuple):
 
 def n_features(m: int) -> int:
     """The number of features of `m` heads, without the constant one and bumps."""
-    return OWN_FEATURES * m + 3 * m * m - m
+    return OWN_FEATURES * m + 3 * m * m - m + KNOTS * m * (m - 1) // 2
 
 
 @kernel(ordered=True)
@@ -130,6 +132,9 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
     function log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to
     1. For each pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2)
     and of r, and for two different heads also u_a² u_b, u_a u_b², r_a u_b and u_a r_b.
+
+    The last ones are functions 1 / (1 + e^-a) of differences of heads, four for each pair: where a latent is
+    the sum of two parts, the ratio of their scales tells how much of it is which.
     """
     m = theta.size
     r, u, bent = np.empty(m), np.empty(m), np.empty(m)
@@ -144,12 +149,11 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
         values[k], slopes[k, a] = r[a], 1.0 / scale[a]
         for i in range(KNOTS):
             at = rate[a] * (theta[a] - mid[a] - (2 * i + 1 - KNOTS) * scale[a])
-            shrunk = np.exp(-abs(at))
-            share = 1.0 / (1.0 + shrunk) if at > 0.0 else shrunk / (1.0 + shrunk)
+            share, slope = _turn(at)
             k += 1
-            values[k], slopes[k, a] = (max(at, 0.0) + np.log1p(shrunk)) / rate[a], share
+            values[k], slopes[k, a] = (max(at, 0.0) + np.log1p(np.exp(-abs(at)))) / rate[a], share
             k += 1
-            values[k], slopes[k, a] = share, rate[a] * share * (1.0 - share)
+            values[k], slopes[k, a] = share, rate[a] * slope
     k = OWN_FEATURES * m
     for a in range(m):
         for b in range(a, m):
@@ -168,6 +172,24 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
                 slopes[k + 2, a], slopes[k + 2, b] = u[b] / scale[a], r[a] * bent[b]
                 slopes[k + 3, a], slopes[k + 3, b] = bent[a] * r[b], u[a] / scale[b]
                 k += 4
+    for b in range(m):
+        rate_b = min(rate[b], LARGEST_RATE)
+        for a in range(b):
+            rate_a = min(rate[a], LARGEST_RATE)
+            width = np.hypot(rate_a * scale[a], rate_b * scale[b])
+            between = rate_a * (theta[a] - mid[a]) - rate_b * (theta[b] - mid[b])
+            for i in range(KNOTS):
+                share, slope = _turn(between - (2 * i + 1 - KNOTS) * width)
+                values[k], slopes[k, a], slopes[k, b] = share, rate_a * slope, -rate_b * slope
+                k += 1
+
+
+@kernel(ordered=True, counted=False)
+def _turn(at: Any) -> Any:
+    """1 / (1 + e^-a) and its derivative."""
+    shrunk = np.exp(-abs(at))
+    share = 1.0 / (1.0 + shrunk) if at > 0.0 else shrunk / (1.0 + shrunk)
+    return share, share * (1.0 - share)
 
 
 @kernel(ordered=True)
@@ -246,7 +268,7 @@ def places(table: Any) -> Any:
     at[14] = at[13] + (s[2] + 1) * e
     at[15] = at[14] + int(header[FRAMED]) * n * n
     at[16] = at[15] + int(header[FRAMED]) * n * n
-    q = f - OWN_FEATURES * m - 3 * m * m + m
+    q = f - OWN_FEATURES * m - 3 * m * m + m - KNOTS * m * (m - 1) // 2
     at[17] = at[16] + (m * m if q > 0 else 0)
     at[18] = at[17] + q * m
     return at

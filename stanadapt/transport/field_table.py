@@ -87,11 +87,14 @@ def bend_of_root(rows: np.ndarray) -> np.ndarray:
 
 
 def moved_by(rows: np.ndarray) -> np.ndarray:
-    """The coordinates that the rows of fields move."""
-    innovations, *_, of_root = _parts(rows)
-    series = [field_of(innovations).own] if len(innovations) else []
-    moved = [of_root[:, OWN].astype(np.int64), *series, *(law.own for law in fields_of(rows))]
-    return np.unique(np.concatenate(moved))
+    """The coordinates that the rows of fields move and no other law does: latents, and a root with a bend.
+
+    The heads that have a law given the root may have other laws before it: what is left of them, given the
+    root, may have a long tail.
+    """
+    innovations, latents, _, of_root = _parts(rows)
+    moved = [field_of(part).own for part in (innovations, latents) if len(part)]
+    return np.unique(np.concatenate((of_root[:, OWN].astype(np.int64), *moved)))
 
 
 def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:

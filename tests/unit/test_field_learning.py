@@ -228,7 +228,7 @@ def test_precision_and_factor_are_those_of_the_dense_hessian(seed: int) -> None:
     np.testing.assert_array_equal(np.sort(precision.latents), np.setdiff1d(np.arange(n), heads))
     assert precision.latents[-1] == wide
     before = density.gradients
-    found = precision.at(x / unit)
+    found = precision.at(x / unit, np.zeros(n))
     assert density.gradients - before == precision.cost < 30
     assert found is not None
     hessian = (dense + quartic * np.diag(x * x)) * np.outer(unit, unit)
@@ -249,7 +249,7 @@ def test_precision_and_factor_are_those_of_the_dense_hessian(seed: int) -> None:
 
 def test_an_indefinite_precision_has_no_factor() -> None:
     precision = precision_of(Walk(DATA))
-    matrix = precision.at(START / UNIT)
+    matrix = precision.at(START / UNIT, np.zeros(START.size))
     assert matrix is not None
     assert precision.factor(matrix) is not None
     assert precision.factor((matrix - 2.0 * sparse.diags(matrix.diagonal())).tocsc()) is None
@@ -309,10 +309,10 @@ def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytes
     variables = np.array([0, *[1] * T])
     learned, gradients = learn_field(Walk(DATA), START, UNIT, variables)
     assert learned is not None
-    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 200)
+    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 100)
     found, spent = learn_field(Walk(DATA), START, UNIT, variables)
     assert found is None
-    assert spent == 200 + T + 2 < gradients
+    assert spent == 100 + T + 2 < gradients
 
 
 def test_a_design_does_not_grow_until_all_gradients_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:

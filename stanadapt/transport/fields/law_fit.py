@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from ..field import KNOTS, OWN_FEATURES, Field, features_at, n_features
+from ..field import KNOTS, LARGEST_RATE, OWN_FEATURES, Field, features_at, n_features
 from .dense import dense_precision, find_frame
 from .design import Design
 from .laplace import HeadPosterior, LatentMode
@@ -18,7 +18,8 @@ from .precision import Precision
 _TEMPER = 6.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
 _TEMPER_DENSE = 2.0  # of a dense law, which is never exact
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
-_POWERS = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
+# Of the limits: e^theta for logits and log variances, e^(2 theta) for log scales.
+_POWERS = 1.0, LARGEST_RATE
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
 _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
 _RIDGE, _CUTOFF = 1e-7, 1e-6
@@ -217,6 +218,7 @@ def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             bounded += [k] if a == b else [k, k + 2, k + 3]
             unbounded += [] if a == b else [k + 4, k + 5]
             k += 2 if a == b else 6
+    bounded += range(k, n_features(m))  # of differences
     return (
         np.concatenate((linear, turning, bounded)).astype(np.int64),
         np.concatenate((linear, turning + 1, bounded, unbounded)).astype(np.int64),
