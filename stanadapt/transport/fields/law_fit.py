@@ -20,6 +20,9 @@ _TEMPER_DENSE = 2.0  # of a dense law, which is never exact
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
 # Of the limits: e^theta for logits and log variances, e^(2 theta) for log scales.
 _POWERS = 1.0, LARGEST_RATE
+# Features of differences of heads are used if they leave at most this share of the squared errors: 0.4 to 0.7
+# where latents are the sum of two parts, with a scale each, and 0.9 or more elsewhere.
+_WORTH = 0.8
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
 _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
 _RIDGE, _CUTOFF = 1e-7, 1e-6
@@ -153,7 +156,7 @@ def fit_regressions(
     units = np.exp(-np.maximum(data.log_scales, data.log_scales[0] - _LEAST_UNIT))
     units_g = data.deviations[:, data.later] * units[:, columns]
     bumps = (none, none) if axes is None or not axes.any() else (axes, (data.thetas - mid) @ axes.T)
-    of_s, of_a, of_g = _combinations(m, len(bumps[1]), dense)
+    plain = _combinations(m, len(bumps[1]), dense)
 
     def intercepts_with(entries: np.ndarray) -> np.ndarray:
         intercepts: np.ndarray = offsets.copy()
@@ -171,16 +174,21 @@ def fit_regressions(
         tolerance = _TOLERANCE_DENSE if dense else max(_TOLERANCE, _LENGTH / np.sqrt(max(wanted.shape[1], 1)))
         return _fit(values, wanted, chosen, weights[:, None] * np.square(units), tolerance, cutoff)
 
-    def lost_with(powers: tuple[float, ...]) -> float:
-        values, some = values_at(_rates(powers, scale)), np.s_[:, ::share]
-        scales = data.log_scales, of_s, np.ones_like(units)
-        parts = scales, (intercepts, of_a, units), (data.entries, of_g, units_g)
-        return sum(fit(values, wanted[some], chosen, unit[some]).lost for wanted, chosen, unit in parts)
+    def lost_with(rate: np.ndarray, chosen: list[np.ndarray]) -> float:
+        values, some = values_at(rate), np.s_[:, ::share]
+        wanted = data.log_scales, intercepts, data.entries
+        parts = zip(wanted, chosen, (np.ones_like(units), units, units_g), strict=True)
+        return sum(fit(values, one[some], features, unit[some]).lost for one, features, unit in parts)
 
     intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
-    choices = itertools.product(_POWERS, repeat=m)
+    choices = [_rates(powers, scale) for powers in itertools.product(_POWERS, repeat=m)]
     if rate is None:
-        rate = _rates(next(choices) if dense else min(choices, key=lost_with), scale)
+        rate = choices[0] if dense else min(choices, key=lambda one: lost_with(one, plain))
+    of_s, of_a, of_g = plain
+    if m > 1 and not dense:
+        more = _combinations(m, 0, dense, differences=True)
+        if lost_with(rate, more) < _WORTH * lost_with(rate, plain):
+            of_s, of_a, of_g = more
     values = values_at(rate)
     fit_s = fit(values, data.log_scales, of_s, np.ones_like(units))
     fit_g = fit(values, data.entries, of_g, units_g)
@@ -204,11 +212,11 @@ def _deviations(precision: Precision, mode: LatentMode) -> np.ndarray:
     return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
 
 
-def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _chosen_features(m: int, *, differences: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which features s, a and G are combinations of (field.py has their order).
 
     s is linear far out, G is bounded, and a may be both, since a location moves latents without bounds, and
-    in a neck by less and less.
+    in a neck by less and less. Features of `differences` of heads are among them if they are asked for.
     """
     linear = OWN_FEATURES * np.arange(m)
     turning = (linear[:, None] + np.arange(1, OWN_FEATURES, 2)).ravel()
@@ -218,7 +226,7 @@ def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             bounded += [k] if a == b else [k, k + 2, k + 3]
             unbounded += [] if a == b else [k + 4, k + 5]
             k += 2 if a == b else 6
-    bounded += range(k, n_features(m))  # of differences
+    bounded += range(k, n_features(m)) if differences else []
     return (
         np.concatenate((linear, turning, bounded)).astype(np.int64),
         np.concatenate((linear, turning + 1, bounded, unbounded)).astype(np.int64),
@@ -236,14 +244,15 @@ def bounded_features(m: int) -> np.ndarray:
     return _chosen_features(m)[2]
 
 
-def _combinations(m: int, bumps: int, dense: bool) -> list[np.ndarray]:
+def _combinations(m: int, bumps: int, dense: bool, *, differences: bool = False) -> list[np.ndarray]:
     """The combinations (q, F) of features that s, a and G may consist of.
 
     For a dense law, that is each bump for all three, and for G also differences of features of neighbouring
     knots, which go from 0 to a constant.
     """
     f = n_features(m)
-    parts = [np.eye(f + bumps)[np.append(chosen, f + np.arange(bumps))] for chosen in _chosen_features(m)]
+    chosen = _chosen_features(m, differences=differences)
+    parts = [np.eye(f + bumps)[np.append(features, f + np.arange(bumps))] for features in chosen]
     if dense:
         first = (OWN_FEATURES * np.arange(m)[:, None] + 1 + 2 * np.arange(KNOTS - 1)).ravel()
         eye = np.eye(f + bumps)
