@@ -96,7 +96,7 @@ from .triangular import (
 
 KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
 OWN_FEATURES = 1 + 2 * KNOTS  # of each head
-# Of differences of heads, as of two log scales: e^(2 theta) is the largest power of a head that a precision has.
+# Of differences of heads, two log scales say: a precision has no larger power of a head than e^(2 theta).
 LARGEST_RATE = 2.0
 
 

@@ -397,7 +397,7 @@ def test_a_law_of_the_heads_keeps_away_from_latents() -> None:
         damaged = rows.copy()
         damaged[place] = value
         assert not composition.is_map(damaged, D)
-    for head, allowed in ((law.heads[:1], False), (law.heads[1:2], True)):  # two laws for the root; for another
+    for head, allowed in ((law.heads[:1], False), (law.heads[1:2], True)):  # the root has a bend already
         tail = tail_rows(Tails(head, np.zeros(1), np.ones(1)))
         assert composition.is_map(np.concatenate((rows, tail)), D) == allowed
 
