@@ -121,7 +121,12 @@ class Field(NamedTuple):
 
 def n_features(m: int) -> int:
     """The number of features of `m` heads, without the constant one and bumps."""
-    return OWN_FEATURES * m + 3 * m * m - m + KNOTS * m * (m - 1) // 2
+    return OWN_FEATURES * m + 3 * m * m - m + n_differences(m)
+
+
+def n_differences(m: int) -> int:
+    """The number of features of differences of `m` heads, the last ones of those."""
+    return KNOTS * m * (m - 1) // 2
 
 
 @kernel(ordered=True)
@@ -219,12 +224,27 @@ def bump_values(theta: Any, mid: Any, axes: Any, centres: Any, values: Any, slop
 
 def features_at(theta: np.ndarray, law: Field) -> np.ndarray:
     """The features (F,) of a law at the heads `theta` (m,)."""
-    values = np.empty(n_features(theta.size) + len(law.centres))
-    slopes = np.empty((values.size, theta.size))
-    feature_values(theta, law.mid, law.scale, law.rate, values, slopes)
+    return features_at_all(theta[None], law)[0]
+
+
+def features_at_all(thetas: np.ndarray, law: Field) -> np.ndarray:
+    """The features (p, F) of a law at the heads `thetas` (p, m)."""
+    p, m = thetas.shape
+    values = np.empty((p, n_features(m) + len(law.centres)))
+    _write_features(np.ascontiguousarray(thetas), law.mid, law.scale, law.rate, values)
     if len(law.centres):
-        bump_values(theta, law.mid, law.axes, law.centres, values, slopes)
+        slopes = np.empty((values.shape[1], m))
+        for theta, row in zip(thetas, values, strict=True):
+            bump_values(theta, law.mid, law.axes, law.centres, row, slopes)
     return values
+
+
+@kernel(ordered=True)
+def _write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) -> None:
+    """Write the features of the heads in each row of `thetas` (p, m) to a row of `values` (p, F)."""
+    slopes = np.empty((values.shape[1], mid.size))
+    for row in range(len(thetas)):
+        feature_values(thetas[row], mid, scale, rate, values[row], slopes)
 
 
 @kernel(ordered=True, counted=False)

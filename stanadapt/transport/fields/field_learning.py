@@ -194,7 +194,7 @@ def learn_law(design: Design) -> Field:
             break
         added = widen_design(design, field, rng)
         if added:
-            field = fit_law(precision, place, design, field.rate)
+            field = fit_law(precision, place, design, field)
         if added <= FEW_ADDED:
             break
     return field

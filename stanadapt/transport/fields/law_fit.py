@@ -8,7 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from ..field import KNOTS, LARGEST_RATE, OWN_FEATURES, Field, features_at, n_features
+from ..field import (
+    KNOTS,
+    LARGEST_RATE,
+    OWN_FEATURES,
+    Field,
+    features_at_all,
+    n_differences,
+    n_features,
+)
 from .dense import dense_precision, find_frame
 from .design import Design
 from .laplace import HeadPosterior, LatentMode
@@ -49,12 +57,11 @@ class Regressions(NamedTuple):
     deviations: np.ndarray  # (p, n) standard deviations of the latents
 
 
-def fit_law(
-    precision: Precision, place: HeadPosterior, design: Design, rate: np.ndarray | None = None
-) -> Field:
+def fit_law(precision: Precision, place: HeadPosterior, design: Design, before: Field | None = None) -> Field:
     """The law of the latents, fitted to the modes and factors of a design.
 
-    The rates (m,) at which it reaches its limits are chosen by trial, unless `rate` is known.
+    The rates at which it reaches its limits, and whether it has features of differences, are chosen by
+    trial. If there is a law that was fitted `before`, they are those of that law.
     """
     if precision.dense:
         return _fit_dense(precision, place, design)
@@ -80,7 +87,7 @@ def fit_law(
         np.array([_deviations(precision, mode) for mode in modes]),
     )
     spread = np.sqrt(np.square(place.root).sum(axis=1)) * heads
-    law = fit_regressions(scaled, precision.heads, own, spread, rate=rate)
+    law = fit_regressions(scaled, precision.heads, own, spread, before=before)
     s, a, g = law.coefficients
     s[0] += np.log(scales)
     coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
@@ -140,7 +147,7 @@ def fit_regressions(
     own: np.ndarray,
     scale: np.ndarray,
     axes: np.ndarray | None = None,
-    rate: np.ndarray | None = None,
+    before: Field | None = None,
 ) -> Field:
     """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,).
 
@@ -166,8 +173,7 @@ def fit_regressions(
 
     def values_at(rate: np.ndarray) -> np.ndarray:
         bare = Field(heads, mid, scale, rate, (none,) * 3, middle, own, none, none, (none,) * 3, none, *bumps)
-        values = np.array([features_at(theta, bare) for theta in data.thetas])
-        return np.asarray(values.reshape(len(data.thetas), n_features(m) + len(bumps[1])))
+        return features_at_all(data.thetas, bare)
 
     def fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, units: np.ndarray) -> _Fit:
         cutoff = _CUTOFF_BUMPS if len(bumps[1]) else _CUTOFF
@@ -182,13 +188,18 @@ def fit_regressions(
 
     intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
     choices = [_rates(powers, scale) for powers in itertools.product(_POWERS, repeat=m)]
-    if rate is None:
-        rate = choices[0] if dense else min(choices, key=lambda one: lost_with(one, plain))
     of_s, of_a, of_g = plain
+    if before is not None:
+        rate = before.rate
+    else:
+        rate = choices[0] if dense else min(choices, key=lambda one: lost_with(one, plain))
     if m > 1 and not dense:
         more = _combinations(m, 0, dense, differences=True)
-        if lost_with(rate, more) < _WORTH * lost_with(rate, plain):
-            of_s, of_a, of_g = more
+        if before is None:
+            pays = lost_with(rate, more) < _WORTH * lost_with(rate, plain)
+        else:
+            pays = _has_differences(before)
+        of_s, of_a, of_g = more if pays else plain
     values = values_at(rate)
     fit_s = fit(values, data.log_scales, of_s, np.ones_like(units))
     fit_g = fit(values, data.entries, of_g, units_g)
@@ -198,6 +209,12 @@ def fit_regressions(
     coefficients = fit_s.coefficients, fit_a.coefficients, fit_g.coefficients
     places = data.starts, data.later
     return Field(heads, mid, scale, rate, bases, middle, own, *places, coefficients, none, *bumps)
+
+
+def _has_differences(law: Field) -> bool:
+    """Whether a law without bumps has features of differences of heads."""
+    m = len(law.heads)
+    return any(basis[:, n_features(m) - n_differences(m) :].any() for basis in law.bases)
 
 
 def _rates(powers: tuple[float, ...], scale: np.ndarray) -> np.ndarray:
@@ -226,7 +243,7 @@ def _chosen_features(m: int, *, differences: bool = False) -> tuple[np.ndarray, 
             bounded += [k] if a == b else [k, k + 2, k + 3]
             unbounded += [] if a == b else [k + 4, k + 5]
             k += 2 if a == b else 6
-    bounded += range(k, n_features(m)) if differences else []
+    bounded += range(k, k + n_differences(m)) if differences else []
     return (
         np.concatenate((linear, turning, bounded)).astype(np.int64),
         np.concatenate((linear, turning + 1, bounded, unbounded)).astype(np.int64),
