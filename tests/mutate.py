@@ -447,13 +447,13 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/composition.py",
-        "log_det += field.into_x(table[first:], z, x, z[:0])",
-        "field.into_x(table[first:], z, x, z[:0])",
+        "log_det += field.into_x(table[first:], x, x, z[:0])",
+        "field.into_x(table[first:], x, x, z[:0])",
         unit("test_transport_field", "test_log_determinant_is_that_of_the_derivatives"),
     ),
     Mutation(
         "transport/composition.py",
-        "field.pull_back(table[first:], z, x, score, z[:0])",
+        "field.pull_back(table[first:], u, x, score, z[:0])",
         "pass",
         unit("test_transport_field", "test_score_is_the_gradient_of_the_density_in_z"),
     ),

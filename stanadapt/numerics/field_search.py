@@ -19,7 +19,7 @@ import numpy as np
 
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
-from ..transport.field_table import split
+from ..transport.field_table import fields_of, middle_of_field, split
 from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
@@ -35,6 +35,7 @@ SHARE = 2.0  # and if the look for neighbours takes at most this multiple of tho
 SHARE_AGAIN = 2.0  # and, after one in vain, if that took at most this multiple of those of the last window
 DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so many draws take without a field
 MOST_SEARCHES = 2
+FAR = 12.0  # the square of a standard normal vector is no draw's if it exceeds its mean by so many deviations
 POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
 _JUDGES = 30  # fewest draws that judge a field
 
@@ -83,6 +84,31 @@ def search_field(
         return float(log_density_gradient(plain, at, score))
 
     return learn_field(evaluate, x, unit, variables, most_dense=DRAWS * gradients)
+
+
+@np.errstate(all="ignore")
+def draw_in(
+    target: Any, transport: np.ndarray, spread: np.ndarray, z: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """A point nearer than `z` (d,), its log density and its score in the coordinates of a field just found.
+
+    A search may begin where the chain is on its way from far out. The law need not hold there, so that the
+    chain would stand still, and give the field up. So if latents or heads are farther out, in their `spread`
+    (d,), than a draw could be, they are drawn in to where draws are. The search knows where that is. None if
+    `z` is not so far out.
+    """
+    middle, nearer = middle_of_field(transport, z.size), z.copy()
+    law = fields_of(split(transport)[0])[0]
+    for part in (law.own, law.heads):
+        away = (z[part] - middle[part]) / spread[part]
+        square, size = float(away @ away), len(part)
+        if square > size + FAR * np.sqrt(2.0 * size):
+            nearer[part] = middle[part] + np.sqrt(size / square) * (z[part] - middle[part])
+    if np.array_equal(nearer, z):
+        return None
+    score, failures = np.empty(z.size), Failures(np.zeros(1, np.int64), np.zeros(z.size))
+    moved = target._replace(transport=transport, failures=failures)
+    return nearer, float(log_density_gradient(moved, nearer, score)), score
 
 
 def metric_of_field(found: Learned, *, dense: bool, compressing: bool) -> Metric:

@@ -81,7 +81,7 @@ def teach(
                 if chain:  # one Hessian will do for all chains, and one of them counts what a search took
                     lesson = lesson._replace(wanted=False, field_gradients=0.0)
                 with np.errstate(all="ignore"):
-                    value.state = own.take_lesson(lesson, value.state, job.settings)
+                    value.state = own.take_lesson(lesson, value.state, job.settings, model.target())
                 value.transport = lesson.transport
                 value.place = value.place._replace(stage=stage + 1, left=stages[stage + 1].length)
         keep(chain)

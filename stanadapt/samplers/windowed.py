@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..numerics.field_search import MOST_SEARCHES, metric_of_field, search_field, seeks_field
-from ..numerics.metric import Metric, as_matrix
+from ..numerics.field_search import MOST_SEARCHES, draw_in, metric_of_field, search_field, seeks_field
+from ..numerics.metric import Metric, as_matrix, diagonal
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
@@ -119,8 +119,8 @@ def _searches_first(state: Any, settings: Any) -> bool:
     return _seeks(state, rows, _pace(state._replace(most=_next_most(state, settings)), settings))
 
 
-def take_lesson(lesson: Lesson, state: Any, settings: Any) -> Any:
-    """The state at the beginning of a window, with what has been learned."""
+def take_lesson(lesson: Lesson, state: Any, settings: Any, target: Any = None) -> Any:
+    """The state at the beginning of a window, with what has been learned; a new field asks for the target."""
     taken = state._replace(
         search=dual_averaging(state.step_size),
         most=_next_most(state, settings),
@@ -132,7 +132,7 @@ def take_lesson(lesson: Lesson, state: Any, settings: Any) -> Any:
         field_gradients=state.field_gradients + lesson.field_gradients,
     )
     if lesson.has_new_field:
-        return _move_to_field(taken, lesson.transport)
+        return _draw_in(target, _move_to_field(taken, lesson.transport))
     x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
     return taken._replace(x=x, logp=logp, score=score, transport=lesson.transport)
 
@@ -187,7 +187,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
         return state
     # A field that is given up later is not looked for again.
     moved = _move_to_field(state, found.rows)._replace(metric=found.metric, searches=MOST_SEARCHES)
-    return moved if _is_finite(moved) else state
+    return _draw_in(target, moved) if _is_finite(moved) else state
 
 
 def _seeks(state: Any, draws: int, pace: float) -> bool:
@@ -240,6 +240,15 @@ def _move_to_field(state: Any, rows: np.ndarray) -> Any:
         steady=False,
         transport=rows,
     )
+
+
+def _draw_in(target: Any, state: Any) -> Any:
+    """The state in the coordinates of a field just found, at a nearer point if its own one is far out."""
+    found = draw_in(target, state.transport, np.sqrt(diagonal(state.metric)), state.x)
+    if found is None:
+        return state
+    nearer = state._replace(**dict(zip(("x", "logp", "score"), found, strict=True)))
+    return nearer if _is_finite(nearer) else state
 
 
 def _is_finite(state: Any) -> bool:

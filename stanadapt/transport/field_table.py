@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .bend import are_valid as are_bends
+from .bend import bends_of, undo_bend
 from .field import Field, n_features, places
 from .map_table import (
     APART,
@@ -84,6 +85,17 @@ def fields_of(rows: np.ndarray) -> list[Field]:
 def bend_of_root(rows: np.ndarray) -> np.ndarray:
     """The row of the root's bend, among the rows of fields, if it has one."""
     return _parts(rows)[3]
+
+
+def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
+    """The point z (d,) at which latents are at their means and heads in the middle, among rows of fields."""
+    laws, middle = fields_of(rows), np.zeros(d)
+    middle[laws[0].heads] = laws[0].mid
+    for bend in bends_of(bend_of_root(rows)):
+        middle[bend.place] = undo_bend(middle[[bend.place]], np.zeros(1), *bend[1:])[0][0]
+    for law in laws[1:]:
+        middle[law.own] = 0.0
+    return middle
 
 
 def moved_by(rows: np.ndarray) -> np.ndarray:

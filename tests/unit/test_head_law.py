@@ -140,3 +140,27 @@ def moments(at: np.ndarray, density: np.ndarray) -> tuple[float, float, float]:
     u = at - p @ at
     deviation = np.sqrt(p @ u**2)
     return float(deviation), float(p @ u**3 / deviation**3), float(p @ u**4 / deviation**4 - 3.0)
+
+
+def test_widths_stay_as_they_are_beyond_the_end_of_a_short_ridge() -> None:
+    """A chain may be there, far out, when the law is found; with a width near 0 it would not come back."""
+
+    def narrowing(t: float) -> tuple[np.ndarray, np.ndarray, float]:
+        return np.array([t, 0.0]), np.array([1.0, np.exp(-0.5 * t)]), -0.5 * t * t
+
+    law = learn_head_law(
+        design_of(2, {0: narrowing, 1: normal(1, 2)}, np.array([-4.0, -2.5, 2.5, 4.0])),
+        np.arange(2),
+        np.ones(2),
+    )
+    assert law is not None
+    assert law.others is not None
+    rows, x = np.concatenate(list(law.rows())), np.empty(2)
+    widths = []
+    for t in (2.5, 4.0, 10.0):
+        composition.into_x(rows, np.array([t, 1.0]), x)
+        above = x[1]
+        composition.into_x(rows, np.array([t, -1.0]), x)
+        widths.append(0.5 * (above - x[1]))
+    assert widths[0] == pytest.approx(np.exp(-1.25), rel=0.3)
+    assert widths[2] == pytest.approx(widths[1], rel=0.5)  # it was e^-3 times as wide

@@ -30,7 +30,8 @@ _LOWEST = 7.0  # the log density of the heads down to which their law counts, be
 _WIDTHS = 1.5  # a width changes if it does by this factor,
 _BENT = 1.0  # and a location leaves its line if it does by so many widths
 _FEWEST = 4  # points of a ridge, beside the middle
-_CURVE = 60  # points of a curve through a ridge
+_CURVE = 60  # points of a curve through a ridge,
+_BEYOND, _FLAT = 10.0, 6  # and how far it goes on beyond a short ridge, in spreads of the root; points there
 _GRID, _FAR = 120, 4.0  # points of the root's law, and how far they reach, as a normal law does
 _CELLS = 4_000  # of the integral of that law
 # Width of a bend, in spreads, and its strength. Others may fit better, but trajectories break there.
@@ -73,7 +74,7 @@ def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadL
     of_others = None
     if len(others):
         precision = np.linalg.inv(cov)[np.ix_(others, others)]
-        data = _regressions(_between(points, root), precision, root, others, unit)
+        data = _regressions(_between(points, root, spread / unit[root]), precision, root, others, unit)
         of_others = fit_regressions(data, heads[[root]], heads[others], np.array([spread]))
     widths = np.array([point.widths for point in points])[:, others]
     log_density = np.array([point.height for point in points]) + np.log(widths / widths[0]).sum(axis=1)
@@ -113,10 +114,12 @@ def _varies(points: list[RidgePoint], root: int) -> bool:
     return False
 
 
-def _between(points: list[RidgePoint], root: int) -> list[RidgePoint]:
+def _between(points: list[RidgePoint], root: int, spread: float) -> list[RidgePoint]:
     """The first point of a ridge, and many on a curve through all, which keeps to their range.
 
-    A law that is fitted to few points swings between them.
+    A law that is fitted to few points swings between them. Beyond the ends of a short ridge nothing is
+    known, and a chain may be there when it comes from far out. So the curve goes on without a change to
+    `_BEYOND` spreads of the root from the middle, lest widths go to 0.
     """
     from scipy.interpolate import PchipInterpolator  # here: the import takes a fifth of a second
 
@@ -124,7 +127,13 @@ def _between(points: list[RidgePoint], root: int) -> list[RidgePoint]:
     rows = [np.concatenate((points[i].theta, np.log(points[i].widths), [points[i].height])) for i in order]
     at = np.array(rows)[:, root]
     curve = PchipInterpolator(at, np.array(rows))(np.linspace(at[0], at[-1], _CURVE))
-    m = len(points[0].theta)
+    m, middle, parts = len(points[0].theta), points[0].theta[root], [curve]
+    for end, side in ((curve[[0]], -1.0), (curve[[-1]], 1.0)):
+        last = middle + side * _BEYOND * spread
+        if side * (last - end[0, root]) > 0.0:
+            parts.append(np.repeat(end, _FLAT, axis=0))
+            parts[-1][:, root] = np.linspace(end[0, root], last, _FLAT + 1)[1:]
+    curve = np.concatenate(parts)
     return [points[0], *(RidgePoint(row[:m], np.exp(row[m : 2 * m]), row[2 * m]) for row in curve)]
 
 

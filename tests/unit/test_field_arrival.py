@@ -1,0 +1,81 @@
+"""A chain that is far out when its field is found is drawn in to where draws are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stanadapt
+from stanadapt.numerics.field_search import FAR, draw_in
+from stanadapt.transport import composition
+from stanadapt.transport.bend import Bend, bend_rows
+from stanadapt.transport.field_table import field_rows, fields_of, middle_of_field
+from stanadapt.transport.fields.field_learning import learn_walk
+from stanadapt.transport.map_table import APART
+
+D, HEAD = 21, 0
+SPREAD = np.append(0.4, np.ones(D - 1))
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Any]:
+    posterior = stanadapt.Posterior(
+        "data { int d; } parameters { vector[d] x; } model { x ~ std_normal(); }", {"d": D}
+    )
+    yield posterior.model.target()  # which ends with the posterior
+
+
+def middle() -> np.ndarray:
+    return middle_of_field(learn_walk(), D)
+
+
+def test_the_middle_has_latents_at_their_means_and_heads_at_theirs() -> None:
+    law, x = fields_of(learn_walk())[0], np.empty(D)
+    assert law.mid[0] != 0.0
+    np.testing.assert_array_equal(middle()[1:], 0.0)
+    bent = bend_rows([Bend(HEAD, float(law.mid[0]) - 0.5, 1.5, 0.7, 1.0, 2.0)])
+    bent[:, APART] = 1.0
+    for rows in (field_rows(law, 0), np.concatenate((field_rows(law, 0), bent))):
+        composition.into_x(rows, middle_of_field(rows, D), x)
+        assert x[HEAD] == pytest.approx(law.mid[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99])
+def test_a_point_where_a_draw_may_be_stays(target: Any, share: float) -> None:
+    """The squares of heads and of latents have their limits, each for itself."""
+    z = middle()
+    z[HEAD] += 0.4 * np.sqrt(share * (1.0 + FAR * np.sqrt(2.0)))
+    z[1:] = np.sqrt(share * (1.0 + FAR * np.sqrt(2.0 / (D - 1))))
+    assert draw_in(target, learn_walk(), SPREAD, z) is None
+
+
+def test_what_is_far_out_comes_to_where_draws_are(target: Any) -> None:
+    """It keeps its direction, and what is near stays as it is."""
+    rows, direction = learn_walk(), np.random.default_rng(1).normal(size=D - 1)
+    z = middle()
+    z[HEAD], z[1:] = z[HEAD] + 0.3, 40.0 * direction
+    found = draw_in(target, rows, SPREAD, z)
+    assert found is not None
+    nearer, logp, score = found
+    assert nearer[HEAD] == z[HEAD]
+    assert nearer[1:] @ nearer[1:] == pytest.approx(D - 1)
+    np.testing.assert_allclose(nearer[1:] / np.linalg.norm(nearer[1:]), direction / np.linalg.norm(direction))
+    x = np.empty(D)
+    log_det = composition.into_x(rows, nearer, x)
+    assert logp == pytest.approx(-0.5 * x @ x + log_det, abs=1e-10)
+    wanted = -x
+    composition.pull_back(rows, nearer, x, wanted)
+    np.testing.assert_allclose(score, wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_a_head_far_out_comes_to_one_spread_of_its_middle(target: Any) -> None:
+    z = middle()
+    z[HEAD] -= 7.0
+    z[1:] = 0.5
+    found = draw_in(target, learn_walk(), SPREAD, z)
+    assert found is not None
+    assert found[0][HEAD] == pytest.approx(middle()[HEAD] - 0.4)
+    np.testing.assert_array_equal(found[0][1:], z[1:])
