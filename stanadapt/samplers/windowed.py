@@ -247,7 +247,8 @@ def _draw_in(target: Any, state: Any) -> Any:
     found = draw_in(target, state.transport, np.sqrt(diagonal(state.metric)), state.x)
     if found is None:
         return state
-    nearer = state._replace(**dict(zip(("x", "logp", "score"), found, strict=True)))
+    x, logp, score = found
+    nearer = state._replace(x=x, logp=logp, score=score)
     return nearer if _is_finite(nearer) else state
 
 

@@ -224,7 +224,8 @@ def bump_values(theta: Any, mid: Any, axes: Any, centres: Any, values: Any, slop
 
 def features_at(theta: np.ndarray, law: Field) -> np.ndarray:
     """The features (F,) of a law at the heads `theta` (m,)."""
-    return features_at_all(theta[None], law)[0]
+    found: np.ndarray = features_at_all(theta[None], law)[0]
+    return found
 
 
 def features_at_all(thetas: np.ndarray, law: Field) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,15 @@ SPREAD = np.append(0.4, np.ones(D - 1))
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[Any]:
-    posterior = stanadapt.Posterior(
-        "data { int d; } parameters { vector[d] x; } model { x ~ std_normal(); }", {"d": D}
-    )
-    yield posterior.model.target()  # which ends with the posterior
+def posterior() -> stanadapt.Posterior:
+    """A standard normal law, which lives as long as its targets are used."""
+    program = "data { int d; } parameters { vector[d] x; } model { x ~ std_normal(); }"
+    return stanadapt.Posterior(program, {"d": D})
+
+
+@pytest.fixture(scope="module")
+def target(posterior: stanadapt.Posterior) -> Any:
+    return posterior.model.target()
 
 
 def middle() -> np.ndarray:
