@@ -356,6 +356,30 @@ def test_heads_are_found_from_far_away(theta: float) -> None:
     assert place.theta[0] * UNIT[0] == pytest.approx(0.0, abs=0.4)
 
 
+@pytest.mark.parametrize("theta", [-9.0, -6.0, -3.0])
+def test_heads_are_found_where_their_density_rises_ever_more_steeply(theta: float) -> None:
+    """The log scale of an effect that much data tell: its log density curves upwards below log 1/2.
+
+    A step along an axis that curves upwards is not as short as the curvature is large.
+    """
+
+    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
+        size, rest = np.exp(at[0]), at[1:]
+        score[0] = 4_000.0 * size * (1.0 - size)
+        score[1:] = -rest
+        return float(2_000.0 * size * (2.0 - size) - 0.5 * rest @ rest)
+
+    n = 12
+    density = ScaledDensity(evaluate, np.ones(n))
+    narrow = Coupling(
+        sparse.csc_matrix(np.eye(n, dtype=bool)), np.ones(n), np.arange(n) < 1, members=(), levels=()
+    )
+    place = find_place(Precision(density, narrow, np.array([0])), np.append(theta, np.full(n - 1, 0.2)))
+    assert place is not None
+    assert place.theta[0] == pytest.approx(0.0, abs=0.01)
+    assert abs(place.root[0, 0]) == pytest.approx(1.0 / np.sqrt(4_000.0), rel=0.1)
+
+
 class Widening:
     """Latents with the precision e^theta A + g(theta) B and theta ~ N(0.5, 0.3^2), where g is 0 below -1.
 

@@ -37,7 +37,7 @@ _LAST_ROUND = 0.5  # no step begins after this share of the gradients
 _WORSE = 0.5  # a step went too far if the log density of the heads has fallen by this from the largest one
 _UNEXPLAINED = 0.1  # share, in root mean square, of a product with the precision that its entries may miss
 _FIRST_REACH = 0.5  # of the heads, in the program's own coordinates
-_LONGEST = 2.0  # step of the heads along each axis of their quadratic, in reaches
+_LONGEST = 2.0  # first step of the heads along each axis of their quadratic, in reaches
 _FAR = 12.0  # in reaches; along an axis on which the mode is farther, the next design is twice as wide
 _ARRIVED = 0.4
 _CURVATURES = 0.1, 25.0  # of the log density of the heads, in reaches
@@ -277,21 +277,38 @@ def find_place(precision: Precision, x: np.ndarray, *, patient: bool = True) -> 
             continue
         slope, curvature = _quadratic(np.array(points), np.array([mode.logp for mode in modes]))
         sizes, vectors = np.linalg.eigh(-curvature)
-        held = np.clip(np.abs(sizes), *_CURVATURES)
-        along = (vectors.T @ slope) / held
+        tilt = vectors.T @ slope
+        # A quadratic that curves upwards, and rises over the whole design, has its mode nowhere.
+        beyond = (sizes < 0.0) & (np.abs(tilt) > -sizes)
+        held = np.where(beyond, 1.0, np.clip(np.abs(sizes), *_CURVATURES))
+        along = np.where(beyond, np.copysign(np.inf, tilt), tilt / np.maximum(held, np.abs(sizes)))
         length = float(np.linalg.norm(along))
         arrived = length < _ARRIVED and bool(np.all((sizes > 0.4) & (sizes < 2.5)))
-        far = np.abs(along) > _FAR
-        if far.any():  # a long way along one axis shall not shorten the steps along others
-            along = np.clip(along, -_LONGEST, _LONGEST)
-        elif length > _LONGEST:
-            along = along * (_LONGEST / length)
-        theta = theta + root @ vectors @ along
-        root = root @ (vectors * np.where(far, 2.0, 1.0) / np.sqrt(held))
-        middle = mode_at(precision, theta, highest.x, highest.factor)
+        middle = _climb(precision, theta, root @ vectors, along, highest)
+        root = root @ (vectors * np.where(np.abs(along) > _FAR, 2.0, 1.0) / np.sqrt(held))
         if arrived:
-            return None if middle is None else HeadPosterior(theta, root, middle)
+            return None if middle is None else HeadPosterior(middle.x[heads], root, middle)
     return None
+
+
+def _climb(
+    precision: Precision, theta: np.ndarray, axes: np.ndarray, along: np.ndarray, near: LatentMode
+) -> LatentMode | None:
+    """The highest mode on the way from heads `theta` (m,) to those that are `along` (m,) on `axes` (m, m).
+
+    The first step is short. It is made twice as long for as long as the log density of the heads rises: one
+    more mode takes few gradients beside another design. A step along one axis does not shorten the others.
+    """
+    best, longest = None, _LONGEST
+    while True:
+        step = np.clip(along, -longest, longest)
+        mode = mode_at(precision, theta + axes @ step, near.x, near.factor)
+        if mode is None or (best is not None and mode.logp <= best.logp):
+            return best
+        best = near = mode
+        if np.array_equal(step, along) or precision.density.spent > _LAST_ROUND:
+            return best
+        longest *= 2.0
 
 
 def _small_design(m: int) -> list[np.ndarray]:
