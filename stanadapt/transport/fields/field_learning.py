@@ -155,7 +155,7 @@ def _has_no_use(design: Design) -> bool:
         return not ties_change(design.points()[1])
     if not len(design.precision.heads):
         return False
-    return how_far_off(design, fit_law(design.precision, design.place, design)) > HOPELESS
+    return how_far_off(design, fit_law(design.precision, design.place, design, smooth=True)) > HOPELESS
 
 
 def _dense_precision(

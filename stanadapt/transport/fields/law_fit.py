@@ -34,7 +34,7 @@ _WORTH = 0.8
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
 _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
 _RIDGE, _CUTOFF = 1e-7, 1e-6
-_CUTOFF_BUMPS = 1e-3  # so that a law does not swing between points that are near each other
+_CUTOFF_SMOOTH = 1e-3  # so that a law does not swing between points that are near each other, or few
 _DRAWS = 8
 _COLUMNS = 60  # about so many tell the rates
 _CHUNK = 2_000  # columns that are fitted at once
@@ -57,11 +57,19 @@ class Regressions(NamedTuple):
     deviations: np.ndarray  # (p, n) standard deviations of the latents
 
 
-def fit_law(precision: Precision, place: HeadPosterior, design: Design, before: Field | None = None) -> Field:
+def fit_law(
+    precision: Precision,
+    place: HeadPosterior,
+    design: Design,
+    before: Field | None = None,
+    *,
+    smooth: bool = False,
+) -> Field:
     """The law of the latents, fitted to the modes and factors of a design.
 
     The rates at which it reaches its limits, and whether it has features of differences, are chosen by
-    trial. If there is a law that was fitted `before`, they are those of that law.
+    trial. If there is a law that was fitted `before`, they are those of that law. It shall be `smooth` where
+    the design has few points beside the features.
     """
     if precision.dense:
         return _fit_dense(precision, place, design)
@@ -87,7 +95,7 @@ def fit_law(precision: Precision, place: HeadPosterior, design: Design, before: 
         np.array([_deviations(precision, mode) for mode in modes]),
     )
     spread = np.sqrt(np.square(place.root).sum(axis=1)) * heads
-    law = fit_regressions(scaled, precision.heads, own, spread, before=before)
+    law = fit_regressions(scaled, precision.heads, own, spread, before=before, smooth=smooth)
     s, a, g = law.coefficients
     s[0] += np.log(scales)
     coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
@@ -148,6 +156,8 @@ def fit_regressions(
     scale: np.ndarray,
     axes: np.ndarray | None = None,
     before: Field | None = None,
+    *,
+    smooth: bool = False,
 ) -> Field:
     """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,).
 
@@ -176,7 +186,7 @@ def fit_regressions(
         return features_at_all(data.thetas, bare)
 
     def fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, units: np.ndarray) -> _Fit:
-        cutoff = _CUTOFF_BUMPS if len(bumps[1]) else _CUTOFF
+        cutoff = _CUTOFF_SMOOTH if smooth or len(bumps[1]) else _CUTOFF
         tolerance = _TOLERANCE_DENSE if dense else max(_TOLERANCE, _LENGTH / np.sqrt(max(wanted.shape[1], 1)))
         return _fit(values, wanted, chosen, weights[:, None] * np.square(units), tolerance, cutoff)
 
@@ -193,7 +203,7 @@ def fit_regressions(
         rate = before.rate
     else:
         rate = choices[0] if dense else min(choices, key=lambda one: lost_with(one, plain))
-    if m > 1 and not dense:
+    if m > 1 and not (dense or smooth):
         more = _combinations(m, 0, dense, differences=True)
         if before is None:
             pays = lost_with(rate, more) < _WORTH * lost_with(rate, plain)
