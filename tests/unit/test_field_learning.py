@@ -114,6 +114,20 @@ def test_a_coordinate_with_many_neighbours_is_wide() -> None:
     np.testing.assert_array_equal(np.flatnonzero(found.wide), [7])
 
 
+def test_a_head_of_few_latents_in_many_dimensions_is_wide() -> None:
+    """A narrow one with 80 neighbours would ask for 80 probes, which are more than a search can take."""
+    n = 1_000
+    matrix = band(n, 1)
+    matrix[7, :80] += 0.01
+    matrix[:80, 7] += 0.01
+    matrix[7, 7] = 30.0
+    density = ScaledDensity(quadratic(matrix), np.ones(n))
+    found = couple(density, np.ones(n), np.zeros(n, int))
+    assert found is not None
+    np.testing.assert_array_equal(np.flatnonzero(found.wide), [7])
+    assert Precision(density, found, np.array([7])).cost < 30
+
+
 def test_what_few_others_share_is_wide_in_a_small_posterior() -> None:
     """A regression of 21 plates: each has an effect of its own, and two coefficients are for all of them."""
     n = 23

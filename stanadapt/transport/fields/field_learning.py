@@ -21,7 +21,7 @@ from .innovation_search import find_innovations
 from .laplace import MissingEntriesError, find_place
 from .law_fit import fit_law
 from .precision import Precision
-from .probes import Coupling, ScaledDensity, couple, strengths_of
+from .probes import MOST_PROBES, Coupling, ScaledDensity, couple, strengths_of
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
@@ -31,11 +31,12 @@ HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where h
 DELTA = 0.5
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
-MOST_PROBES = 150  # gradients that a precision may take
 # Around the middle a good law is off by 0.05 to 0.25 in z, and one that later rounds made good was off by 6.
 # One that is as far off as this, as on a map with a sum to zero (11 to 25), would be given up after the next
 # draws, so its tails are not worth their gradients.
 HOPELESS = 9.0
+# Gradients that a precision may take with 0 to 4 heads, so that those of a search suffice.
+LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
@@ -144,7 +145,7 @@ def _find_precision(
         return None
     if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
         sparse = Precision(density, coupling, choose_heads(strengths_of(density, x, coupling, DELTA)))
-        if sparse.cost <= min(MOST_PROBES, x.size):
+        if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
             return sparse, x
     return _dense_precision(density, x, coupling, variables, most_dense)
 

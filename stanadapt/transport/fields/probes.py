@@ -18,6 +18,7 @@ NOISE = 1e-6  # smaller entries, beside the diagonal, are rounding errors of dif
 FEW_NEIGHBOURS = 20  # a coordinate with more neighbours than this,
 WIDE = 0.1  # and than this share of all coordinates, is wide,
 MOST = 0.4  # and so is one with more than this share in a small posterior
+MOST_PROBES = 150  # gradients that a precision may take; a narrow one with k neighbours asks for 2 (k + 1)
 _SAME = 1e-4  # entries of a background differ by less than this share
 _TOGETHER = 128  # rows of a matrix (d, d) that are worked out together
 _MOST_OF = 0.6  # share of the entries of a variable's block that a background explains
@@ -170,7 +171,7 @@ def _wide(pattern: np.ndarray) -> np.ndarray:
     anew.
     """
     d, degree = len(pattern), pattern.sum(axis=0)
-    limit = min(max(FEW_NEIGHBOURS, WIDE * d), MOST * d)
+    limit = min(max(FEW_NEIGHBOURS, WIDE * d), MOST * d, MOST_PROBES // 2 - 1)
     wide = np.zeros(d, bool)
     for _ in range(d):
         k = int(np.where(wide, -1, degree).argmax())
