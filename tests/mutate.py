@@ -446,6 +446,36 @@ MUTATIONS = [
         unit("test_transport_bend", "test_a_bend_reaches_beyond_the_draws_and_no_farther"),
     ),
     Mutation(
+        "transport/fields/laplace.py",
+        "precision.quadratic = left < _QUADRATIC * promise and left < _CLOSE",
+        "precision.quadratic = left < promise",
+        unit("test_field_modes", "test_a_mode_of_other_latents_has_the_precision_at_the_mode"),
+    ),
+    Mutation(
+        "transport/fields/law_fit.py",
+        "pays = lost_with(rate, more) < _WORTH * lost_with(rate, plain)",
+        "pays = True",
+        unit("test_field_modes", "test_differences_are_left_out_where_they_do_not_help"),
+    ),
+    Mutation(
+        "transport/fields/head_law.py",
+        "curve = np.concatenate(parts)",
+        "curve = parts[0]",
+        unit("test_head_law", "test_widths_stay_as_they_are_beyond_the_end_of_a_short_ridge"),
+    ),
+    Mutation(
+        "transport/composition.py",
+        "u = _before_heads(table[first:], x)\n    field.pull_back",
+        "u = z\n    field.pull_back",
+        unit("test_transport_field", "test_score_is_the_gradient_of_the_density_in_z"),
+    ),
+    Mutation(
+        "numerics/field_search.py",
+        "nearer[part] = middle[part] + np.sqrt(size / square) * (z[part] - middle[part])",
+        "nearer[part] = middle[part]",
+        unit("test_field_arrival", "test_what_is_far_out_comes_to_where_draws_are"),
+    ),
+    Mutation(
         "transport/composition.py",
         "log_det += field.into_x(table[first:], x, x, z[:0])",
         "field.into_x(table[first:], x, x, z[:0])",
