@@ -453,8 +453,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/law_fit.py",
-        "pays = lost_with(rate, more) < _WORTH * lost_with(rate, plain)",
-        "pays = True",
+        "return rates[k], pays",
+        "return rates[k], m > 1",
         unit("test_field_modes", "test_differences_are_left_out_where_they_do_not_help"),
     ),
     Mutation(

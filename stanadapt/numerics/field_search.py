@@ -75,8 +75,7 @@ def search_field(
     """
     from ..transport.fields.field_learning import learn_field  # here, since few runs come to it
 
-    failures = Failures(np.zeros(1, np.int64), np.zeros(x.size))
-    plain = target._replace(transport=no_transport(), failures=failures)
+    plain = _aside(target, no_transport(), x.size)
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
 
@@ -97,8 +96,7 @@ def draw_in(
     (d,), than a draw could be, they are drawn in to where draws are. The search knows where that is. None if
     `z` is not so far out.
     """
-    middle, nearer = middle_of_field(transport, z.size), z.copy()
-    law = fields_of(split(transport)[0])[0]
+    middle, nearer, law = middle_of_field(transport, z.size), z.copy(), fields_of(transport)[0]
     for part in (law.own, law.heads):
         away = (z[part] - middle[part]) / spread[part]
         square, size = float(away @ away), len(part)
@@ -106,9 +104,13 @@ def draw_in(
             nearer[part] = middle[part] + np.sqrt(size / square) * (z[part] - middle[part])
     if np.array_equal(nearer, z):
         return None
-    score, failures = np.empty(z.size), Failures(np.zeros(1, np.int64), np.zeros(z.size))
-    moved = target._replace(transport=transport, failures=failures)
-    return nearer, float(log_density_gradient(moved, nearer, score)), score
+    score = np.empty(z.size)
+    return nearer, float(log_density_gradient(_aside(target, transport, z.size), nearer, score)), score
+
+
+def _aside(target: Any, transport: np.ndarray, d: int) -> Any:
+    """A target in the coordinates of a map, which counts its failures apart from those of the chain."""
+    return target._replace(transport=transport, failures=Failures(np.zeros(1, np.int64), np.zeros(d)))
 
 
 def metric_of_field(found: Learned, *, dense: bool, compressing: bool) -> Metric:

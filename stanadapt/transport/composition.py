@@ -261,9 +261,9 @@ def change_coordinates(
 def is_map(table: np.ndarray, d: int) -> bool:
     """Whether `table` is a map of `d` coordinates, with which kernels stay inside of their arrays.
 
-    A table that comes from a file may hold anything. In a map each coordinate is moved by one law; rows that
-    move one coordinate alone come first; groups have all their rows; and no coordinate is moved after others
-    that depend on it.
+    A table that comes from a file may hold anything. In a map each coordinate is moved by one law, but for
+    heads that have a law given the root; rows that move one coordinate alone come first; groups have all
+    their rows; and no coordinate is moved after others that depend on it.
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False

@@ -52,7 +52,7 @@ is y with the mean of these latents times the factor (fields/level.py).
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
 whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
 a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
-not learned from draws.
+not learned from draws. The heads beside the root may be moved by other laws before the second field.
 
 field_table.py writes and reads these rows, and fields/ learns a field.
 """
@@ -154,9 +154,9 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
         values[k], slopes[k, a] = r[a], 1.0 / scale[a]
         for i in range(KNOTS):
             at = rate[a] * (theta[a] - mid[a] - (2 * i + 1 - KNOTS) * scale[a])
-            share, slope = _turn(at)
+            shrunk, share, slope = _turn(at)
             k += 1
-            values[k], slopes[k, a] = (max(at, 0.0) + np.log1p(np.exp(-abs(at)))) / rate[a], share
+            values[k], slopes[k, a] = (max(at, 0.0) + np.log1p(shrunk)) / rate[a], share
             k += 1
             values[k], slopes[k, a] = share, rate[a] * slope
     k = OWN_FEATURES * m
@@ -184,17 +184,17 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
             width = np.hypot(rate_a * scale[a], rate_b * scale[b])
             between = rate_a * (theta[a] - mid[a]) - rate_b * (theta[b] - mid[b])
             for i in range(KNOTS):
-                share, slope = _turn(between - (2 * i + 1 - KNOTS) * width)
+                _, share, slope = _turn(between - (2 * i + 1 - KNOTS) * width)
                 values[k], slopes[k, a], slopes[k, b] = share, rate_a * slope, -rate_b * slope
                 k += 1
 
 
 @kernel(ordered=True, counted=False)
 def _turn(at: Any) -> Any:
-    """1 / (1 + e^-a) and its derivative."""
+    """e^-|a|, and 1 / (1 + e^-a) with its derivative."""
     shrunk = np.exp(-abs(at))
     share = 1.0 / (1.0 + shrunk) if at > 0.0 else shrunk / (1.0 + shrunk)
-    return share, share * (1.0 - share)
+    return shrunk, share, share * (1.0 - share)
 
 
 @kernel(ordered=True)
@@ -232,7 +232,7 @@ def features_at_all(thetas: np.ndarray, law: Field) -> np.ndarray:
     """The features (p, F) of a law at the heads `thetas` (p, m)."""
     p, m = thetas.shape
     values = np.empty((p, n_features(m) + len(law.centres)))
-    _write_features(np.ascontiguousarray(thetas), law.mid, law.scale, law.rate, values)
+    write_features(np.ascontiguousarray(thetas), law.mid, law.scale, law.rate, values)
     if len(law.centres):
         slopes = np.empty((values.shape[1], m))
         for theta, row in zip(thetas, values, strict=True):
@@ -241,7 +241,7 @@ def features_at_all(thetas: np.ndarray, law: Field) -> np.ndarray:
 
 
 @kernel(ordered=True)
-def _write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) -> None:
+def write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) -> None:
     """Write the features of the heads in each row of `thetas` (p, m) to a row of `values` (p, F)."""
     slopes = np.empty((values.shape[1], mid.size))
     for row in range(len(thetas)):

@@ -135,7 +135,7 @@ def of_innovations(law: Field, seed: int) -> np.ndarray:
 def map_rows(m: int, seed: int, whole: bool = True, others: bool = False) -> np.ndarray:
     """Rows of a field with `m` heads; if it is `whole`, and there are several heads, with a law of these.
 
-    With `others` a tail and a bend come before the law of the heads.
+    With `others` a tail and a bend come before the law of the heads, if there is one.
     """
     law = field(m, seed)
     rows = field_rows(law, GRADIENTS)
@@ -143,7 +143,7 @@ def map_rows(m: int, seed: int, whole: bool = True, others: bool = False) -> np.
         rows = np.concatenate((of_innovations(law, seed), rows))
     if whole and m > 1:
         rows = np.concatenate((rows, of_heads(law, seed)))
-    if others:
+    if others and m > 1:
         tails = tail_rows(Tails(np.append(law.heads[1:2], OUTSIDE), np.full(2, 0.3), np.full(2, 0.7)))
         bends = [Bend(int(head), 0.2, 1.2, 0.8, 1.0, 2.5) for head in law.heads[2:]]
         rows = np.concatenate((rows, tails, bend_rows(bends)))
@@ -162,7 +162,6 @@ CASES += [(1, CONSTANT), (2, CONSTRAINED)]
 @pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize(("m", "seed"), CASES)
 def test_a_field_is_undone(m: int, seed: int, others: bool) -> None:
-    others = others and m > 1
     table, z = map_rows(m, seed, others=others), np.random.default_rng(seed).normal(size=D)
     found = np.empty(D)
     composition.into_z(table, point(table, z)[0], found)
@@ -172,7 +171,7 @@ def test_a_field_is_undone(m: int, seed: int, others: bool) -> None:
 @pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize(("m", "seed"), CASES)
 def test_log_determinant_is_that_of_the_derivatives(m: int, seed: int, others: bool) -> None:
-    table, z = map_rows(m, seed, others=others and m > 1), np.random.default_rng(seed).normal(size=D)
+    table, z = map_rows(m, seed, others=others), np.random.default_rng(seed).normal(size=D)
     ahead = [point(table, z + STEP * e)[0] for e in np.eye(D)]
     behind = [point(table, z - STEP * e)[0] for e in np.eye(D)]
     sign, log_det = np.linalg.slogdet((np.array(ahead) - np.array(behind)) / (2.0 * STEP))
@@ -186,7 +185,7 @@ def test_score_is_the_gradient_of_the_density_in_z(m: int, seed: int, laws: str)
     """Tails of a head and of a coordinate outside come before the field, and are pulled back after it."""
     rng, law = np.random.default_rng(seed), field(m, seed)
     whole = "heads" in laws
-    table, z = map_rows(m, seed, whole, whole and "tails" in laws and m > 1), rng.normal(size=D)
+    table, z = map_rows(m, seed, whole, whole and "tails" in laws), rng.normal(size=D)
     if not whole:
         others = np.array([*law.heads[:1], OUTSIDE])
         tails = tail_rows(Tails(others, np.full(len(others), 0.3), np.full(len(others), 0.7)))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import innovations
-from ..field import KNOTS, Field, feature_values, n_features
+from ..field import KNOTS, Field, n_features, write_features
 from ..field_table import field_rows
 from ..map_table import INNOVATIONS
 from .law_fit import bounded_features, scale_features
@@ -273,10 +273,9 @@ def _fit_features(
 ) -> _Fit:
     """The fit by least squares, by some of these features."""
     weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
-    m, f = len(mid), n_features(len(mid))
+    f = n_features(len(mid))
     values = np.empty((len(thetas), f))
-    for theta, row in zip(thetas, values, strict=True):
-        feature_values(theta, mid, scale, rate, row, np.empty((f, m)))
+    write_features(thetas, mid, scale, rate, values)
     moves, changes = values[1:, chosen] - values[0, chosen], entries[1:] - entries[0]
     root = np.sqrt(weights[1:, None])
     found = np.linalg.lstsq(root * moves, root * changes, rcond=_CUTOFF)[0]

@@ -174,6 +174,7 @@ def fit_regressions(
     units_g = data.deviations[:, data.later] * units[:, columns]
     bumps = (none, none) if axes is None or not axes.any() else (axes, (data.thetas - mid) @ axes.T)
     plain = _combinations(m, len(bumps[1]), dense)
+    with_differences = _combinations(m, len(bumps[1]), dense, differences=True)
 
     def intercepts_with(entries: np.ndarray) -> np.ndarray:
         intercepts: np.ndarray = offsets.copy()
@@ -196,20 +197,18 @@ def fit_regressions(
         parts = zip(wanted, chosen, (np.ones_like(units), units, units_g), strict=True)
         return sum(fit(values, one[some], features, unit[some]).lost for one, features, unit in parts)
 
+    def choose_form() -> tuple[np.ndarray, bool]:
+        """The rates, and whether features of differences pay."""
+        rates = [_rates(powers, scale) for powers in itertools.product(_POWERS, repeat=m)]
+        if dense:
+            return rates[0], False
+        lost, k = min((lost_with(rate, plain), k) for k, rate in enumerate(rates))
+        pays = m > 1 and not smooth and lost_with(rates[k], with_differences) < _WORTH * lost
+        return rates[k], pays
+
     intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
-    choices = [_rates(powers, scale) for powers in itertools.product(_POWERS, repeat=m)]
-    of_s, of_a, of_g = plain
-    if before is not None:
-        rate = before.rate
-    else:
-        rate = choices[0] if dense else min(choices, key=lambda one: lost_with(one, plain))
-    if m > 1 and not (dense or smooth):
-        more = _combinations(m, 0, dense, differences=True)
-        if before is None:
-            pays = lost_with(rate, more) < _WORTH * lost_with(rate, plain)
-        else:
-            pays = _has_differences(before)
-        of_s, of_a, of_g = more if pays else plain
+    rate, pays = choose_form() if before is None else (before.rate, _has_differences(before))
+    of_s, of_a, of_g = with_differences if pays else plain
     values = values_at(rate)
     fit_s = fit(values, data.log_scales, of_s, np.ones_like(units))
     fit_g = fit(values, data.entries, of_g, units_g)
