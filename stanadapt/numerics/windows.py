@@ -180,10 +180,9 @@ def is_borne_out(
 def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
     """Whether the draws so far ask for other coordinates or laws than `transport` has, or leave a doubt."""
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
+    if len(groups) and len(points) >= LEAST:  # the quicker question first
+        z, score_z = transport_draws(transport, points, scores)
+        if may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT):
+            return True
     learned = learn_transport(transport, points, scores, groups, windows.before, wholly=False)
-    if not same_law(learned, transport):
-        return True
-    if not len(groups) or len(points) < LEAST:
-        return False
-    z, score_z = transport_draws(transport, points, scores)
-    return bool(may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT))
+    return not same_law(learned, transport)

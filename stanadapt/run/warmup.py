@@ -181,15 +181,16 @@ class WarmUp:
     def next_stage(self) -> bool:
         """Enter the stage that follows. Returns False where there is none, and warm-up is over."""
         place, segment = self.place, self.segment
-        last = self.place.segment + 1 == len(self.segments)
+        last, more = place.segment + 1 == len(self.segments), place.stage + 1 < len(segment.stages)
         if (
             last
+            and more  # at the end of the last stage nothing depends on the answer, which takes long
             and place.stage >= 0
             and segment.sampler.FACTS.settles
             and segment.sampler.is_settled(self.state)
         ):
             return False
-        if place.stage + 1 < len(segment.stages):
+        if more:
             stage = segment.stages[place.stage + 1]
             with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
                 self.state = enter(segment.sampler, stage.name, self.state, segment.settings)

@@ -227,11 +227,14 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
         for others in [[group for group in groups if not np.isin(group.members, some).any()]]
         if _is_left(draws, others, some)
     ]
-    for error in (None, -1, *map(int, small[:MOST_PARENTS])):
-        trial = draws
-        if error is not None:
-            likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
-            trial = draws._replace(likelihood=likelihood, known={})
+    trials: list[tuple[int | None, ScoredDraws]] = [(None, draws)]
+    for error in (-1, *map(int, small[:MOST_PARENTS])):
+        likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
+        trials.append((error, draws._replace(likelihood=likelihood, known={})))
+    for _, trial in trials:  # laws in use tell at once
+        if _explains_one_of(groups, trial):
+            return trial
+    for error, trial in trials:
         for some, others in asked:
             parents = np.setdiff1d(spread, [*some, -1 if error is None else error])[:MOST_PARENTS]
             if (
@@ -240,6 +243,14 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
             ):
                 return trial
     return draws
+
+
+def _explains_one_of(groups: list[Group], draws: ScoredDraws) -> bool:
+    """Whether one of the groups explains the scores of its members wholly."""
+    return any(
+        residual_share(part_of(group), [other for other in groups if other is not group], draws) < EXACT
+        for group in groups
+    )
 
 
 def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> list[np.ndarray]:

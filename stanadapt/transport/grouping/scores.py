@@ -34,15 +34,12 @@ import numpy as np
 
 from ..shape import quantile
 from .groups import Group, Likelihood, ScoredDraws, locations_of, parents_of, scale_of_parts
+from .regressions import Regressions
 
-LEAST_SHARE = 1e-8  # smaller shares of the variance are only rounding error
 _CURVED = 45  # fewest draws with which x_i² is one of the terms
-_SPARE = 4  # a regression needs so many draws more than it has terms
 MOST_DRAWS = 160  # only so many draws are looked at, the newest ones
-_PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this share of its square
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
-_TOGETHER = 1 << 17  # numbers that are worked out together, so that they stay in the processor's cache
 _FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
 
@@ -92,7 +89,7 @@ def shares_with(
 
 def _left_of_newest(
     draws: ScoredDraws, law: Group, groups: list[Group], offset: bool
-) -> tuple[_Left, np.ndarray, np.ndarray]:
+) -> tuple[Regressions, np.ndarray, np.ndarray]:
     """`_left_by` for those of the newest draws whose log scales are near, and which these are."""
     newest = draws.part(slice(-MOST_DRAWS, None))
     eta = _log_scales(newest.points, law)  # (1 or m, n)
@@ -172,14 +169,14 @@ def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) 
     return int(parameters[nearest]) if nearest >= 0 else -1
 
 
-def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> _Left:
+def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> Regressions:
     """The regressions of the newest draws under a law; log scales that are too far are moved to the limit.
 
     Of draws that keep what is known, these are kept until others are asked for.
     """
     key = _key(law, numbers=False), *(_key(group, numbers=True) for group in groups)
     if draws.known is not None and draws.known.get("left", ((),))[0] == key:
-        kept: _Left = draws.known["left"][1]
+        kept: Regressions = draws.known["left"][1]
         return kept
     newest = draws.part(slice(-MOST_DRAWS, None))
     eta = np.clip(_log_scales(newest.points, law), -_FARTHEST, _FARTHEST)
@@ -191,7 +188,7 @@ def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> _Left:
 
 def _left_by(
     draws: ScoredDraws, law: Group, groups: list[Group], eta: np.ndarray, offset: bool
-) -> tuple[_Left, np.ndarray]:
+) -> tuple[Regressions, np.ndarray]:
     """The regressions under a law, and the factor (1 or m, n) that its location has in the scores.
 
     The terms of the law come first: those with x_i, with 1 and with the location.
@@ -215,7 +212,17 @@ def _left_by(
         terms = [factor * x, factor, *located]
     else:
         terms = [factor * (x - law.slope * place)]
-    return _Left(draws, law.members, groups, weight, [*terms, *more]), factor
+    return _regress(draws, law.members, groups, weight, [*terms, *more]), factor
+
+
+def _regress(
+    draws: ScoredDraws, members: np.ndarray, groups: list[Group], weight: np.ndarray, terms: list[np.ndarray]
+) -> Regressions:
+    """Regress the members' scores on 1, x_i, x_i² if draws are many, `terms` of the law, and those of others."""
+    points, scores = draws.points, draws.scores
+    x, own = np.ascontiguousarray(points[:, members].T), np.ascontiguousarray(scores[:, members].T)
+    terms = terms + _terms_of_others(points, scores, members, groups)
+    return Regressions(x, own, weight, terms, curved=len(points) >= _CURVED)
 
 
 def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
@@ -224,7 +231,7 @@ def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[
     key = members.tobytes(), *(_key(group, numbers=True) for group in groups)
     if key not in known:
         newest = draws.part(slice(-MOST_DRAWS, None))
-        known[key] = _Left(newest, members, groups, np.ones((1, len(newest.points))), []).share()
+        known[key] = _regress(newest, members, groups, np.ones((1, len(newest.points))), []).share()
     shares: np.ndarray = known[key]
     return shares
 
@@ -236,114 +243,6 @@ def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelih
         v = points[:, error] - quantile(np.sort(points[:, error]), 0.5)
         precision = np.exp(np.clip(-2.0 * v, -_FARTHEST, _FARTHEST))
     return Likelihood(precision, others[others != error])
-
-
-class _Left:
-    """Weighted regressions of the members' scores, and what these leave."""
-
-    def __init__(
-        self,
-        draws: ScoredDraws,
-        members: np.ndarray,
-        groups: list[Group],
-        weight: np.ndarray,
-        terms: list[np.ndarray],
-    ) -> None:
-        """Regress on 1, x_i, x_i² if draws are many, `terms` of the law, and the terms of other groups."""
-        points, scores = draws.points, draws.scores
-        x = points[:, members].T
-        own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
-        self.first = len(own)  # column of the first of `terms`
-        terms = own + terms + _terms_of_others(points, scores, members, groups)
-        target = scores[:, members].T * weight
-        rows = np.empty((len(x), len(terms) + 1, len(points)))
-        for k, term in enumerate(terms):
-            np.multiply(term, weight, out=rows[:, k])
-        size = np.sqrt(np.square(rows[:, :-1]).sum(axis=2, keepdims=True))
-        self.size = np.where(size > 0.0, size, 1.0)
-        rows[:, :-1] /= self.size
-        rows[:, -1] = target
-        self.whole = rows.transpose(0, 2, 1)  # the basis, and in the last column the target
-        self.basis, self.target = self.whole[:, :, :-1], self.whole[:, :, -1:]
-        mean = (target * weight).sum(axis=1, keepdims=True) / np.square(weight).sum(axis=1, keepdims=True)
-        self.total = np.square(target - mean * weight).sum(axis=1)
-        self.weight = weight
-
-    @functools.cached_property
-    def triangle(self) -> np.ndarray:
-        """The factor R (m, terms + 1, terms + 1) of basis and target; its last entry is what is left."""
-        return np.asarray(np.linalg.qr(self.whole, mode="r"))
-
-    @functools.cached_property
-    def q(self) -> np.ndarray:
-        """An orthonormal basis (m, n, terms) of the terms."""
-        return np.asarray(np.linalg.qr(self.basis)[0])
-
-    @functools.cached_property
-    def rest(self) -> np.ndarray:
-        """The target (m, n, 1) without its part in that basis."""
-        rest = self.target
-        for _ in range(2):  # the second time removes what rounding has left
-            rest = rest - self.q @ (self.q.transpose(0, 2, 1) @ rest)
-        return rest
-
-    def tells(self, more: int) -> bool:
-        """Whether there are enough draws for the terms and `more` of them."""
-        _, n, terms = self.basis.shape
-        return bool(n >= terms + more + _SPARE)
-
-    @functools.cached_property
-    def coefficients(self) -> np.ndarray:
-        """The coefficients (m, terms) of the regressions; NaN if these have no solution."""
-        r = self.triangle[:, :-1]
-        try:
-            solved = np.linalg.solve(r[:, :, :-1], r[:, :, -1:])[:, :, 0]
-        except np.linalg.LinAlgError:
-            return np.full(self.size.shape[:2], np.nan)
-        return np.asarray(solved / self.size[:, :, 0])
-
-    def ratio(self, of: int, to: int) -> np.ndarray:
-        """Minus the coefficient of the term `to` over that of the term `of` (m,); NaN if there are none."""
-        found = self.coefficients
-        return np.asarray(-found[:, to] / found[:, of])
-
-    def share(self) -> np.ndarray:
-        """The logarithm of the share (m,) that is left; zeros where there are too few draws to tell."""
-        if not self.tells(0):
-            return np.zeros(len(self.total))
-        return _log_share(np.square(self.triangle[:, -1, -1]), self.total)
-
-    def share_with(self, columns: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """The log of the share (m, k) that is left if `factor` times a column joins the terms.
-
-        There are k columns (n, k), and a factor (1 or m, n). Weights and factors go to the basis of each
-        member, so that no column is written out for each member.
-        """
-        m, k = len(self.total), columns.shape[1]
-        if not self.tells(1):
-            return np.zeros((m, k))
-        weight = self.weight * factor
-        rows = np.concatenate((self.q, self.rest), axis=2).transpose(0, 2, 1)  # (m, terms + 1, n)
-        rows = rows * weight[:, None, :]
-        lengths = np.square(weight) @ np.square(columns)  # (1 or m, k)
-        left = np.square(self.rest).sum(axis=1)  # (m, 1)
-        found = np.empty((m, k))
-        step = max(_TOGETHER // (rows.shape[1] * k), 1)
-        for first in range(0, m, step):
-            members = slice(first, first + step)
-            block = rows[members]
-            along = (block.reshape(-1, block.shape[2]) @ columns).reshape(len(block), -1, k)
-            length = lengths if len(lengths) == 1 else lengths[members]
-            np.square(along, out=along)
-            inside = length - along[:, :-1].sum(axis=1)
-            explained = np.zeros_like(inside)
-            np.divide(along[:, -1], inside, out=explained, where=inside > _PARALLEL * length)
-            found[members] = _log_share(left[members] - explained, self.total[members, None])
-        return found
-
-
-def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
-    return np.asarray(np.log(np.maximum(left / total, LEAST_SHARE)))
 
 
 def _log_scales(points: np.ndarray, law: Group) -> np.ndarray:
