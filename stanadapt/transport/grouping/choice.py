@@ -85,7 +85,8 @@ def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
 
 def exact_groups(training: Training) -> np.ndarray:
     """The rows of groups that explain scores wholly, and of no other groups, for a chain without a map."""
-    draws = with_likelihood(ScoredDraws(training.points, training.scores, known={}), [], training.variables)
+    draws = ScoredDraws(training.points, training.scores, known={})
+    draws = with_likelihood(draws, [], training.variables, training.before)
     groups = with_exact_groups([], draws, training.variables, training.new)
     return group_rows(order_groups(groups) or [], training.points)
 
@@ -93,7 +94,7 @@ def exact_groups(training: Training) -> np.ndarray:
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     points, scores, variables, before, new, _, room = training
     old = groups_of(moves)
-    draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables)
+    draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables, before)
     groups = _judge(old, draws.part(slice(before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
@@ -274,7 +275,7 @@ def _with_second_scale(
         offset = group.offset != 0.0
         trial = fit_law(older, law, offset=offset)
         alone = divergence(newer, fit_law(older, group, offset=offset)) + root_divergence(
-            newer, law.second, 0.0
+            newer, [law.second], 0.0
         )
         if (decrease := alone - divergence(newer, trial)) > gained:
             best, gained = fit_law(draws, law, offset=offset), decrease

@@ -211,16 +211,20 @@ def _trials(parents: np.ndarray, nested: bool) -> list[tuple[float, int | None]]
     return found
 
 
-def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> ScoredDraws:
+def with_likelihood(
+    draws: ScoredDraws, groups: list[Group], variables: np.ndarray, before: int = 0
+) -> ScoredDraws:
     """The draws, with a likelihood if some law explains scores wholly with its terms.
 
     The draws stay as they are if a law explains scores wholly without these terms, or if there are few draws.
+    Of laws that no group has, it is only asked if it was not after the window before, which has the first
+    `before` draws: an exact law does not depend on draws, but on whether its scale parameter varies.
     """
     members = _members_without_law(draws, groups, variables)
     if len(draws.points) < CERTAIN or not members:
         return draws
     small = np.flatnonzero(may_be_parents(variables))
-    spread = _spread_scales(draws, groups, variables)
+    spread = set(map(int, _spread_scales(draws, groups, variables)))
     asked = [
         (some, others)
         for some in members
@@ -234,9 +238,11 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
     for _, trial in trials:  # laws in use tell at once
         if _explains_one_of(groups, trial):
             return trial
+    if before >= CERTAIN and spread == set(_spread_scales(draws.part(slice(before)), groups, variables)):
+        return draws  # the same was asked after the window before, and scores do not answer otherwise now
     for error, trial in trials:
         for some, others in asked:
-            parents = np.setdiff1d(spread, [*some, -1 if error is None else error])[:MOST_PARENTS]
+            parents = np.setdiff1d(list(spread), [*some, -1 if error is None else error])[:MOST_PARENTS]
             if (
                 parents.size
                 and _shared_scale(trial, others, variables, some, parents, plain=True) is not None

@@ -388,15 +388,16 @@ def divergence(draws: ScoredDraws, group: Group, view: View | None = None) -> fl
     sums: dict[int, np.ndarray] = {}
     for place, more in added + drags_of(draws.points, group, drag):
         sums[place] = sums[place] + more if place in sums else more
-    for place, more in sums.items():
-        total += root_divergence(draws, place, more)
-    return total
+    return total + root_divergence(draws, list(sums), np.array(list(sums.values())).T)
 
 
-def root_divergence(draws: ScoredDraws, place: int, added: np.ndarray | float) -> float:
-    """log(1 + V(x) V(s)) / 2 of a scale parameter or location, after the map adds `added` to its score."""
-    score = np.ascontiguousarray(draws.scores[:, place] + added)
-    return float(0.5 * np.log1p(variance(np.ascontiguousarray(draws.points[:, place])) * variance(score)))
+def root_divergence(draws: ScoredDraws, places: list[int], added: np.ndarray | float) -> float:
+    """The sum of log(1 + V(x) V(s)) / 2 over scale parameters and locations.
+
+    The map adds `added` (n, places) to their scores.
+    """
+    x, s = draws.points[:, places], draws.scores[:, places] + added
+    return float(0.5 * np.log1p(x.var(axis=0) * s.var(axis=0)).sum())
 
 
 def plain_divergence(draws: ScoredDraws, group: Group, coefficients: np.ndarray | None = None) -> float:
@@ -406,21 +407,17 @@ def plain_divergence(draws: ScoredDraws, group: Group, coefficients: np.ndarray 
     lose the part that is linear in scale parameters and location.
     """
     x, s = draws.points[:, group.members].T, draws.scores[:, group.members].T
-    added: dict[int, np.ndarray | float] = {}
-    if len(group.scales) > 1:
-        added = {int(scale): 0.0 for scale in group.scales}
-    parents = parent_arrays_of(group)
-    for k, parent in enumerate(parents):
+    none = np.zeros(len(draws.points))
+    added = {int(scale): none for scale in group.scales} if len(group.scales) > 1 else {}
+    for k, parent in enumerate(parent_arrays_of(group)):
         if coefficients is not None:
             x = x - coefficients[:, k, None] * draws.points[:, parent].T
-        for place in np.unique(parent):
+        for place in parent if len(parent) == 1 else np.unique(parent):
             ruled = slice(None) if len(parent) == 1 else parent == place
-            added[int(place)] = 0.0 if coefficients is None else coefficients[ruled, k] @ s[ruled]
+            added[int(place)] = none if coefficients is None else coefficients[ruled, k] @ s[ruled]
     if group.part_scale >= 0:
-        added.setdefault(group.part_scale, 0.0)
-    total = 0.0
-    for place, more in added.items():
-        total += root_divergence(draws, place, more)
+        added.setdefault(group.part_scale, none)
+    total = root_divergence(draws, list(added), np.array(list(added.values())).T) if added else 0.0
     return float(total + 0.5 * np.log(x.var(axis=1) * s.var(axis=1)).sum())
 
 

@@ -157,29 +157,26 @@ def _scaled_locations(
         return []
     some = part_of(law)
     parents = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), members)[:MOST_PARENTS]
-    shares_at = functools.cache(lambda base: shares_with(draws, some.at(np.array([base])), groups))
-    best, least = None, -CLEAR
-    for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
-        coordinates = np.flatnonzero(variables == g)
-        if g == variables[members[0]] or np.isin(parents, coordinates).any():
-            continue
-        for part_scale, base, beta in itertools.product(parents, [-1, *parents], BETAS):
-            if base == part_scale:
-                continue
-            columns = np.exp(beta * draws.points[:, [part_scale]]) * draws.points[:, coordinates]
-            share = float(shares_at(base)(columns).min(axis=1).mean())
-            if share < least:
-                best, least = (int(base), int(part_scale), beta, coordinates, columns), share
-            if share < EXACT:
-                break
-    if best is None:
+    tries = [
+        _ScaledTry(int(base), int(part_scale), beta, np.flatnonzero(variables == g))
+        for g in np.flatnonzero((sizes > 1) & (sizes <= len(members)))
+        if g != variables[members[0]] and not np.isin(parents, np.flatnonzero(variables == g)).any()
+        for part_scale, base, beta in itertools.product(parents, [-1, *parents], BETAS)
+        if base != part_scale
+    ]
+    few = some._replace(members=some.members[:: -(-len(some.members) // FEWEST)])
+    shares = _scaled_shares(draws, few, groups, tries)  # of few members, which leave a few tries for more
+    likely = [tries[k] for k in sorted(np.argsort(shares, kind="stable")[:_PLACES])]
+    shares = _scaled_shares(draws, some, groups, likely)
+    if not (likely and shares.min() < -CLEAR):
         return []
-    base, part_scale, beta, coordinates, columns = best
+    least, (base, part_scale, beta, coordinates) = float(shares.min()), likely[int(shares.argmin())]
     if len(members) > _LARGE:  # all of them take long, and nothing would come of what is chance
         alone = residual_share(some.at(np.array([base])), groups, draws)
         if alone - least < _most_by_chance(len(coordinates), draws):
             return []
     here = law.at(np.array([base]))
+    columns = np.exp(beta * draws.points[:, [part_scale]]) * draws.points[:, coordinates]
     parts = coordinates[residual_shares(draws, here, groups, candidates=columns).argmin(axis=1)]
     trial = here._replace(parts=parts, part_scale=part_scale, part_beta=beta)
     if not order_groups([*groups, trial]):
@@ -187,6 +184,36 @@ def _scaled_locations(
     pulled = pull_draws(draws, others_of([*groups, trial], trial))
     cost = len(members) * np.log(len(coordinates)) / len(draws.points)
     return [Place(here.locations, pulled, cost, parts, part_scale, beta)]
+
+
+class _ScaledTry(NamedTuple):
+    """Locations p + e^(b v) x_q to try: p, -1 for none, v, b, and which coordinates x_q may be."""
+
+    base: int
+    part_scale: int
+    beta: float
+    coordinates: np.ndarray
+
+
+def _scaled_shares(
+    draws: ScoredDraws, law: Group, groups: list[Group], tries: list[_ScaledTry]
+) -> np.ndarray:
+    """The mean over members of the log of the share that the best x_q of each try leaves (tries,).
+
+    All tries with the same p are one regression with many candidates.
+    """
+    found, points = np.empty(len(tries)), draws.points[-MOST_DRAWS:]
+    for base in dict.fromkeys(one.base for one in tries):
+        own = [k for k, one in enumerate(tries) if one.base == base]
+        columns = [
+            np.exp(tries[k].beta * points[:, [tries[k].part_scale]]) * points[:, tries[k].coordinates]
+            for k in own
+        ]
+        at_base = law.at(np.array([base]))
+        shares = residual_shares(draws, at_base, groups, candidates=np.concatenate(columns, axis=1))
+        ends = np.cumsum([0, *(column.shape[1] for column in columns[:-1])])
+        found[own] = np.minimum.reduceat(np.nan_to_num(shares), ends, axis=1).mean(axis=0)
+    return found
 
 
 def _places_at(
