@@ -36,6 +36,7 @@ SHARE_AGAIN = 2.0  # and, after one in vain, if that took at most this multiple 
 DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so many draws take without a field
 MOST_SEARCHES = 2
 FAR = 12.0  # the square of a standard normal vector is no draw's if it exceeds its mean by so many deviations
+FARTHEST = 3.0  # in standard deviations, for a coordinate of a point that is drawn in
 POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
 _JUDGES = 30  # fewest draws that judge a field
 
@@ -98,10 +99,11 @@ def draw_in(
     """
     middle, nearer, law = middle_of_field(transport, z.size), z.copy(), fields_of(transport)[0]
     for part in (law.own, law.heads):
-        away = (z[part] - middle[part]) / spread[part]
-        square, size = float(away @ away), len(part)
-        if square > size + FAR * np.sqrt(2.0 * size):
-            nearer[part] = middle[part] + np.sqrt(size / square) * (z[part] - middle[part])
+        away, size = (z[part] - middle[part]) / spread[part], len(part)
+        if away @ away > size + FAR * np.sqrt(2.0 * size):
+            away = np.clip(away, -FARTHEST, FARTHEST)  # where a law breaks down, a few are far out alone
+            away *= min(1.0, np.sqrt(size / (away @ away)))
+            nearer[part] = middle[part] + away * spread[part]
     if np.array_equal(nearer, z):
         return None
     score = np.empty(z.size)

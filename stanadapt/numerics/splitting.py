@@ -29,20 +29,28 @@ FEW_DIMENSIONS = 16.0  # up to so many, short steps come from scales that differ
 SHORTEST = 3.0  # beyond this ratio of T/2 to a step, trajectories become longer with twice the exponent
 
 
+LENGTH, STEPS, ENERGY, ACCEPTED = 0, 1, 2, 3  # places in `Room.drawn`
+
+
 class Room(NamedTuple):
-    """Work space of a trajectory, five arrays (d,)."""
+    """Work space of a trajectory, arrays (d,), and what a second try (second_try.py) has to know of it."""
 
     z: np.ndarray
     momentum: np.ndarray
     y: np.ndarray
     score: np.ndarray
     velocity: np.ndarray
+    first: np.ndarray  # the momentum at its start
+    second: np.ndarray  # where a second try has ended, and the score there
+    second_score: np.ndarray
+    drawn: np.ndarray  # (4,) step and number of steps; energy at the end of a second try, and whether accepted
 
 
 @kernel
 def room(d: Integer) -> Room:
     """Work space for trajectories in dimension `d`."""
-    return Room(np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d))
+    z, momentum, y, score, velocity = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    return Room(z, momentum, y, score, velocity, np.empty(d), np.empty(d), np.empty(d), np.empty(4))
 
 
 @kernel(counted=False)

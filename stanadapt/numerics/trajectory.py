@@ -13,7 +13,7 @@ from .energy import diverges, energy_of
 from .linear import dot
 from .metric import momentum_into, velocity_into
 from .metropolis import accept_probability_if_finite
-from .splitting import draw_steps, split_steps
+from .splitting import LENGTH, STEPS, draw_steps, split_steps
 
 
 @kernel(counted=False)
@@ -44,6 +44,9 @@ def trajectory(
     energy = energy_of(logp, 0.5 * dot(z, z))
     h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
     n = draw_steps(settings, step_size, most, d, rng)
+    room.drawn[LENGTH], room.drawn[STEPS] = h, n
+    for i in range(x.size):
+        room.first[i] = room.momentum[i]
     logp_y, taken = split_steps(target, metric, y, room.momentum, room.score, room.velocity, h, n)
     energy_y, met = np.inf, logp_y == -np.inf
     if not met:

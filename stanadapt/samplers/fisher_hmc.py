@@ -72,7 +72,8 @@ from ..kinds import Flag, Generator, Integer, Real, Target, Vector
 from ..numerics.energy import HARMLESS_SHARE
 from ..numerics.metric import Metric, as_matrix, diagonal
 from ..numerics.metric_choice import begins_dense
-from ..numerics.splitting import room
+from ..numerics.second_try import HOPELESS, try_again
+from ..numerics.splitting import ACCEPTED, ENERGY, room
 from ..numerics.step_size import DualAveraging, average_step_size, final_step_size
 from ..numerics.trajectory import trajectory
 from ..numerics.windows import Windows, empty_windows, put, with_room
@@ -165,6 +166,7 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
 SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
 LOST = 10  # the step size learns nothing from trajectories that meet a wall, unless so many in a row do
 FEW = 4  # largest number of steps in the first window; each window at most doubles it
+ENOUGH = 16  # the same from the third window on, where scales are known well enough for second tries
 
 stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
 warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
@@ -191,10 +193,18 @@ def step(
     the Info, and whether the trajectory met a point without a log density.
     """
     x, score, d = state.x, state.score, 1 if adapting else state.x.size
-    moved: tuple[Real, Info, Flag] = trajectory(
+    logp, info, met = trajectory(
         target, settings, state.metric, x, score, logp, step_size, state.most, d, room, rng
     )
-    return moved
+    energy, rise, diverging = info.own
+    if (adapting and state.most < ENOUGH) or info.accepted or rise <= HOPELESS:
+        return logp, info, met
+    logp, more = try_again(target, state.metric, x, score, logp, energy, rise, room, rng)
+    accepted = room.drawn[ACCEPTED] > 0.0
+    if accepted:
+        energy = room.drawn[ENERGY]
+    own = (energy, rise, diverging)
+    return logp, Info(info.accept_prob, accepted, step_size, info.n_steps + more, own), met
 
 
 @kernel

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ...jit import kernel
+from ..triangular import dot
 
 LEAST_SHARE = 1e-8  # smaller shares of the variance are only rounding error
 _SPARE = 4  # a regression needs so many draws more than it has terms
 _PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this share of its square
-_DEPENDENT = 1e-13  # a term depends on those before it if they leave less of its length: rounding error
+_DEPENDENT = 1e-26  # a term depends on those before it if they leave less of its square: rounding error
 _TOGETHER = 1 << 17  # numbers that are worked out together, so that they stay in the processor's cache
-NONE = np.zeros((0, 0))
 
 
 class Regressions:
@@ -48,18 +48,22 @@ class Regressions:
         return self.first + len(self._of[2])
 
     @functools.cached_property
-    def _fit(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The orthonormal terms and what is left (m, terms + 1, n); R (m, terms + 1, terms + 1); the lengths
-        of the terms (m, terms); and the squares of the scores without their mean (m,).
+    def _fit(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The orthonormal terms and what is left (m, terms + 1, n); R (m, terms + 1, terms + 1); and the
+        squares of the scores without their mean (m,).
         """
         x, scores, terms = self._of
-        (m, n), t = x.shape, self.n_terms
-        rows = np.empty((m, t + 1, n))
+        (m, n), t, weight = x.shape, self.n_terms, self.weight
+        rows, triangle, total = np.empty((m, t + 1, n)), np.zeros((m, t + 1, t + 1)), np.empty(m)
+        rows[:, 0] = weight
+        np.multiply(x, weight, out=rows[:, 1])
+        if self.first > 2:
+            np.multiply(x, rows[:, 1], out=rows[:, 2])
         for k, term in enumerate(terms, self.first):
-            rows[:, k] = term
-        triangle, lengths, total = np.empty((m, t + 1, t + 1)), np.empty((m, t)), np.empty(m)
-        _regress(x, scores, self.weight, self.first, rows, triangle, lengths, total)
-        return rows, triangle, lengths, total
+            np.multiply(term, weight, out=rows[:, k])
+        np.multiply(scores, weight, out=rows[:, t])
+        _orthonormalise(rows, triangle, total)
+        return rows, triangle, total
 
     def tells(self, more: int) -> bool:
         """Whether there are enough draws for the terms and `more` of them."""
@@ -68,13 +72,11 @@ class Regressions:
     @functools.cached_property
     def coefficients(self) -> np.ndarray:
         """The coefficients (m, terms) of the regressions; 0 for a term that depends on those before it."""
-        _, triangle, lengths, _ = self._fit
-        r = triangle[:, :-1]
+        r = self._fit[1][:, :-1]
         try:
-            solved = np.linalg.solve(r[:, :, :-1], r[:, :, -1:])[:, :, 0]
+            return np.asarray(np.linalg.solve(r[:, :, :-1], r[:, :, -1:])[:, :, 0])
         except np.linalg.LinAlgError:
-            return np.full(lengths.shape, np.nan)
-        return np.asarray(solved / lengths)
+            return np.full((len(r), self.n_terms), np.nan)
 
     def ratio(self, of: int, to: int) -> np.ndarray:
         """Minus the coefficient of the term `to` over that of the term `of` (m,); NaN if there are none."""
@@ -85,7 +87,7 @@ class Regressions:
         """The logarithm of the share (m,) that is left; zeros where there are too few draws to tell."""
         if not self.tells(0):
             return np.zeros(len(self._of[0]))
-        _, triangle, _, total = self._fit
+        _, triangle, total = self._fit
         return _log_share(np.square(triangle[:, -1, -1]), total)
 
     @functools.cached_property
@@ -94,8 +96,9 @@ class Regressions:
 
         The first time rounding leaves them orthogonal enough for R alone.
         """
-        rows = self._fit[0].copy()
-        _orthonormalise(rows, np.empty((rows.shape[1],) * 2))
+        rows, triangle, total = self._fit
+        rows = rows.copy()
+        _orthonormalise(rows, np.empty_like(triangle), np.empty_like(total))
         return rows
 
     def share_with(self, columns: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -107,7 +110,7 @@ class Regressions:
         m, k = len(self._of[0]), columns.shape[1]
         if not self.tells(1):
             return np.zeros((m, k))
-        weight, rest, total = self.weight * factor, self._basis[:, -1], self._fit[3]
+        weight, rest, total = self.weight * factor, self._basis[:, -1], self._fit[2]
         rows = self._basis * weight[:, None, :]
         lengths = np.square(weight) @ np.square(columns)  # (1 or m, k)
         left = np.square(rest).sum(axis=1)[:, None]
@@ -131,71 +134,32 @@ def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _regress(
-    x: Any, scores: Any, weight: Any, first: Any, rows: Any, triangle: Any, lengths: Any, total: Any
-) -> None:
-    """Write the results of `Regressions._fit`; `rows` has the terms from the row `first` on already."""
-    m, n = x.shape
-    last = rows.shape[1] - 1
-    for j in range(m):
-        own, w = rows[j], weight[j if len(weight) > 1 else 0]
-        for t in range(n):
-            own[0, t] = 1.0
-            own[1, t] = x[j, t]
-            own[last, t] = scores[j, t] * w[t]
-        if first > 2:
-            for t in range(n):
-                own[2, t] = x[j, t] * x[j, t]
-        for k in range(last):
-            square = 0.0
-            for t in range(n):
-                own[k, t] *= w[t]
-                square += own[k, t] * own[k, t]
-            length = np.sqrt(square)
-            lengths[j, k] = length if length > 0.0 else 1.0
-            for t in range(n):
-                own[k, t] /= lengths[j, k]
-        along, squares = 0.0, 0.0
-        for t in range(n):
-            along += own[last, t] * w[t]
-            squares += w[t] * w[t]
-        mean = along / squares
-        left = 0.0
-        for t in range(n):
-            left += (own[last, t] - mean * w[t]) * (own[last, t] - mean * w[t])
-        total[j] = left
-    for j in range(m):
-        _orthonormalise(rows[j : j + 1], triangle[j])
+def _orthonormalise(rows: Any, triangle: Any, total: Any) -> None:
+    """Make rows (m, t, n) orthonormal, all but the last one of each member, and write R (m, t, t) above its
+    diagonal and on it.
 
-
-@kernel
-def _orthonormalise(rows: Any, triangle: Any) -> None:
-    """Make the rows of matrices (m, t, n) orthonormal, all but the last one of each, and write R (t, t).
-
-    R is that of the last matrix. A row that depends on those before it becomes 0, and its coefficient too.
+    A row that depends on those before it becomes 0, and its coefficient too. Written to `total` (m,): the
+    square of the last row without its part along the first one.
     """
     m, count, n = rows.shape
+    sizes = np.empty(count)
     for j in range(m):
-        own = rows[j]
+        own, r, target = rows[j], triangle[j], rows[j, count - 1]
         for k in range(count):
-            for i in range(k):
-                triangle[k, i] = 0.0
-            square = 0.0
+            sizes[k] = dot(own[k], own[k])
+        for k in range(count - 1):
+            row = own[k]
+            square = dot(row, row)
+            depends = not square > _DEPENDENT * sizes[k]
+            r[k, k] = 1.0 if depends else np.sqrt(square)
+            inverse = 0.0 if depends else 1.0 / r[k, k]
             for t in range(n):
-                square += own[k, t] * own[k, t]
-            length = np.sqrt(square)
-            triangle[k, k] = length
-            if k == count - 1:
-                continue
-            depends = length < _DEPENDENT
-            if depends:
-                triangle[k, k] = 1.0
-            for t in range(n):
-                own[k, t] = 0.0 if depends else own[k, t] / length
+                row[t] *= inverse
             for i in range(k + 1, count):
-                along = 0.0
+                along, other = dot(row, own[i]), own[i]
+                r[k, i] = along
                 for t in range(n):
-                    along += own[k, t] * own[i, t]
-                for t in range(n):
-                    own[i, t] -= along * own[k, t]
-                triangle[k, i] = along
+                    other[t] -= along * row[t]
+            if k == 0:
+                total[j] = dot(target, target)
+        r[count - 1, count - 1] = np.sqrt(dot(target, target))
