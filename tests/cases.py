@@ -117,13 +117,15 @@ def p_values_after(
     seed: int,
     estimate: Callable[[np.ndarray, np.random.Generator], float] | None = None,
     learner: Any = None,
+    change: Callable[[Any], Any] | None = None,
     fewest: float = 0.1,
 ) -> np.ndarray:
     """Kolmogorov-Smirnov p-values of the law of `n` exact draws after `steps` frozen steps each.
 
     One p-value for each known projection of the law. They are uniform if the kernel leaves it invariant. Of a
     noisy target, `estimate` draws what a chain in its stationary law keeps at a point. The state is learnt by
-    `learner` in place of `sampler` if that can only be run frozen; both are of one method.
+    `learner` in place of `sampler` if that can only be run frozen; both are of one method. Then `change` may
+    spoil it.
 
     A kernel that moves nothing leaves every law invariant, so the share of iterations that move the chain has
     to be `fewest` at least.
@@ -131,6 +133,8 @@ def p_values_after(
     rng = np.random.default_rng(seed)
     target = exact.target.target()
     state = learnt_state(learner or sampler, settings, exact, rng)
+    if change is not None:
+        state = change(state)
     if learner is not None:
         state = taken_over(state)
     trace = empty_trace(steps, exact.target.dim)
