@@ -43,7 +43,7 @@ class Room(NamedTuple):
     first: np.ndarray  # the momentum at its start
     second: np.ndarray  # where a second try has ended, and the score there
     second_score: np.ndarray
-    drawn: np.ndarray  # (4,) step and number of steps; energy at the end of a second try, and whether accepted
+    drawn: np.ndarray  # (4,) step, number of steps; energy at the end of a second try, whether accepted
 
 
 @kernel

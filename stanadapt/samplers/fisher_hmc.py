@@ -54,6 +54,9 @@ probability min(1, e^-dH). The reasons for these choices:
    map from the draws of all of them. Windows are shorter then, of 15, 15, 20 and 30 iterations at first: most
    posteriors need 50 iterations of each chain. Errors of metric and map are the same in all chains, so that
    R-hat does not show them. Draws depend on the number of chains, too, and latent fields are not looked for.
+10. Where the posterior is narrow, steps that are right elsewhere have no chance, and the chain would stand
+   still. So a trajectory along which H rises by more than 3 is tried again with a shorter step, from the
+   third window on (numerics/second_try.py). The step size is adapted to first tries alone.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 In the coordinates of a field a gradient takes O(e) more for e entries of its factor, about d for a series.
@@ -186,7 +189,7 @@ def step(
     room: Any,
     rng: Generator,
 ) -> tuple[Real, Info, Flag]:
-    """One trajectory from the state's point. If the end is accepted, it replaces point and score in place.
+    """One trajectory from the state's point, or two. If an end is accepted, it replaces point and score.
 
     `logp` and `step_size` are arguments, because the state is built once for a sweep and does not follow
     them. While `adapting`, scales may still be wrong, and trajectories are longer. Returns the log density,

@@ -40,7 +40,7 @@ DEEP = -3.0  # where steps that are right at u = 0 are twenty times too long for
 
 
 def with_long_steps(state: Any) -> Any:
-    """A metric with variances that are six times too large, so that a quarter of the trajectories are kept."""
+    """A metric with variances that are six times too large, so that a quarter of first tries are kept."""
     metric = state.metric
     metric = metric._replace(inverse_mass=6.0 * metric.inverse_mass, chol_t=metric.chol_t / np.sqrt(6.0))
     search = state.search._replace(t=0.0)  # else the frozen kernel takes the step that was found

@@ -225,13 +225,7 @@ def with_likelihood(
         return draws
     small = np.flatnonzero(may_be_parents(variables))
     spread = set(map(int, _spread_scales(draws, groups, variables)))
-    asked = [
-        (some, others)
-        for some in members
-        for others in [[group for group in groups if not np.isin(group.members, some).any()]]
-        if _is_left(draws, others, some)
-    ]
-    trials: list[tuple[int | None, ScoredDraws]] = [(None, draws)]
+    trials = [(-1, draws)]  # the number of the error's log scale, -1 for none or a known one
     for error in (-1, *map(int, small[:MOST_PARENTS])):
         likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
         trials.append((error, draws._replace(likelihood=likelihood, known={})))
@@ -240,9 +234,15 @@ def with_likelihood(
             return trial
     if before >= CERTAIN and spread == set(_spread_scales(draws.part(slice(before)), groups, variables)):
         return draws  # the same was asked after the window before, and scores do not answer otherwise now
+    asked = [
+        (some, others)
+        for some in members
+        for others in [[group for group in groups if not np.isin(group.members, some).any()]]
+        if _is_left(draws, others, some)
+    ]
     for error, trial in trials:
         for some, others in asked:
-            parents = np.setdiff1d(list(spread), [*some, -1 if error is None else error])[:MOST_PARENTS]
+            parents = np.setdiff1d(list(spread), [*some, error])[:MOST_PARENTS]
             if (
                 parents.size
                 and _shared_scale(trial, others, variables, some, parents, plain=True) is not None

@@ -26,7 +26,6 @@ is the b_k for which the ratio of coefficients is the same for all members (`loc
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -218,7 +217,7 @@ def _left_by(
 def _regress(
     draws: ScoredDraws, members: np.ndarray, groups: list[Group], weight: np.ndarray, terms: list[np.ndarray]
 ) -> Regressions:
-    """Regress the members' scores on 1, x_i, x_i² if draws are many, `terms` of the law, and those of others."""
+    """Regress the members' scores on 1, x_i, x_i² if draws are many, the law's `terms` and others' terms."""
     points, scores = draws.points, draws.scores
     x, own = np.ascontiguousarray(points[:, members].T), np.ascontiguousarray(scores[:, members].T)
     terms = terms + _terms_of_others(points, scores, members, groups)
