@@ -471,7 +471,7 @@ MUTATIONS = [
     ),
     Mutation(
         "numerics/field_search.py",
-        "nearer[part] = middle[part] + np.sqrt(size / square) * (z[part] - middle[part])",
+        "nearer[part] = middle[part] + away * spread[part]",
         "nearer[part] = middle[part]",
         unit("test_field_arrival", "test_what_is_far_out_comes_to_where_draws_are"),
     ),

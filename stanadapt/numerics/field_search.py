@@ -99,10 +99,11 @@ def draw_in(
     """
     middle, nearer, law = middle_of_field(transport, z.size), z.copy(), fields_of(transport)[0]
     for part in (law.own, law.heads):
-        away, size = (z[part] - middle[part]) / spread[part], len(part)
-        if away @ away > size + FAR * np.sqrt(2.0 * size):
-            away = np.clip(away, -FARTHEST, FARTHEST)  # where a law breaks down, a few are far out alone
-            away *= min(1.0, np.sqrt(size / (away @ away)))
+        away = (z[part] - middle[part]) / spread[part]
+        square, size = float(away @ away), len(part)
+        if square > size + FAR * np.sqrt(2.0 * size):
+            # Where a law breaks down, a few latents may be far out alone.
+            away = np.clip(np.sqrt(size / square) * away, -FARTHEST, FARTHEST)
             nearer[part] = middle[part] + away * spread[part]
     if np.array_equal(nearer, z):
         return None

@@ -26,6 +26,7 @@ from .metric_choice import EARLY, change, choose_metric, curvature_metric, is_sa
 # stays below DRIFT.
 ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0
 _FIRST_ROWS = 64
+NOTHING_REFUSED = np.zeros(0, np.int64)
 
 
 class Windows(NamedTuple):
@@ -47,6 +48,7 @@ class Lesson(NamedTuple):
     has_new_field: bool = False  # whether `transport` is a field just found: draws before it are left behind
     searches: int = 0  # looks for a field that all chains have had together,
     field_gradients: float = 0.0  # and the gradients that these took
+    refused: np.ndarray = NOTHING_REFUSED  # (k,) questions that need not be asked again
 
 
 @kernel
@@ -118,19 +120,24 @@ def learn_windows(
     compressing: bool,
     new: bool,
     gradients: float = 0.0,
+    refused: np.ndarray = NOTHING_REFUSED,
 ) -> Lesson:
     """Coordinates and metric at the end of a window; without draws the Hessian's metric, if there is one.
 
     With `compressing`, a dense metric is compressed to low rank if that saves time. In many dimensions draws
     then choose the form too, see metric_choice.py; `gradients` is the number of gradients that a trajectory
-    takes. Without `new`, the map moves only coordinates that it moved before.
+    takes. Without `new`, the map moves only coordinates that it moved before. `refused` (k,) are questions
+    that earlier windows have answered (transport/grouping/exact_laws.py).
     """
     (points, scores, n, before), steady = windows, False
     kept = without_poor_field(transport, points[:n], scores[:n], before) if new else transport
-    learnt = learn_transport(kept, points[:n], scores[:n], groups, before, new=new)
+    known = set(refused.tolist())
+    learnt = learn_transport(kept, points[:n], scores[:n], groups, before, new=new, refused=known)
+    refused = np.array(sorted(known), np.int64)
     z, score_z = transport_draws(learnt, points[:n], scores[:n])
     if z.shape[1] > EARLY:
-        return _learn_large(learnt, transport, metric, hessian, z, score_z, before, compressing, gradients)
+        large = _learn_large(learnt, transport, metric, hessian, z, score_z, before, compressing, gradients)
+        return large._replace(refused=refused)
     found = hessian_metric(hessian) if len(hessian) else None
     if n:
         found = learn_metric(metric, z, score_z)
@@ -139,7 +146,7 @@ def learn_windows(
         steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
     if found is not None:
         metric = compress(found) if compressing and len(found.chol_t) else found
-    return Lesson(learnt, metric, steady, False)
+    return Lesson(learnt, metric, steady, False, refused=refused)
 
 
 def _learn_large(
@@ -177,12 +184,16 @@ def is_borne_out(
     return same_law(lesson.transport, transport) and change(metric, lesson.metric) < np.log(CHANGE)
 
 
-def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
-    """Whether the draws so far ask for other coordinates or laws than `transport` has, or leave a doubt."""
+def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray, refused: np.ndarray) -> bool:
+    """Whether the draws so far ask for other coordinates or laws than `transport` has, or leave a doubt.
+
+    `refused` as in `learn_windows`.
+    """
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
     if len(groups) and len(points) >= LEAST:  # the quicker question first
         z, score_z = transport_draws(transport, points, scores)
         if may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT):
             return True
-    learned = learn_transport(transport, points, scores, groups, windows.before, wholly=False)
+    seen, known = (points, scores, groups, windows.before), set(refused.tolist())
+    learned = learn_transport(transport, *seen, wholly=False, refused=known)
     return not same_law(learned, transport)

@@ -139,6 +139,7 @@ class State(NamedTuple):
     groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) with transport="off"
     searches: int  # how often the chain has looked for a latent field,
     field_gradients: float  # and the gradients that this took
+    refused: np.ndarray  # (k,) int64, questions on laws that have been answered, see numerics/windows.py
 
 
 def n_matrices(settings: Any) -> int:
@@ -160,10 +161,8 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
     windows = empty_windows(d)
     groups = np.zeros(0 if settings.transport == OFF else d, np.int64)
-    table = no_transport()
-    return State(
-        x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups, 0, 0.0
-    )
+    learnt = (False, no_transport(), groups, 0, 0.0, np.zeros(0, np.int64))
+    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, *learnt)
 
 
 SHORT = 3.0  # steps are short if a trajectory is longer than so many of them

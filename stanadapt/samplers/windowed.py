@@ -18,6 +18,7 @@ from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
 from ..numerics.windows import (
+    NOTHING_REFUSED,
     Lesson,
     empty_windows,
     first_window,
@@ -108,7 +109,7 @@ def _learn(stage: str, state: Any, settings: Any) -> Lesson:
     asking = settings.curvature and new
     pace = _pace(state, settings) if asking else 0.0
     new = new and not _searches_first(state, settings)
-    return learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
+    return learn_windows(*seen, compressing=compressing, new=new, gradients=pace, refused=state.refused)
 
 
 def _searches_first(state: Any, settings: Any) -> bool:
@@ -130,6 +131,7 @@ def take_lesson(lesson: Lesson, state: Any, settings: Any, target: Any = None) -
         steady=lesson.steady,
         searches=state.searches + lesson.searches,
         field_gradients=state.field_gradients + lesson.field_gradients,
+        refused=lesson.refused,
     )
     if lesson.has_new_field:
         return _draw_in(target, _move_to_field(taken, lesson.transport))
@@ -239,6 +241,7 @@ def _move_to_field(state: Any, rows: np.ndarray) -> Any:
         hessian=np.empty((0, 0)),
         steady=False,
         transport=rows,
+        refused=NOTHING_REFUSED,
     )
 
 
@@ -269,7 +272,7 @@ def _pace(state: Any, settings: Any) -> float:
 
 def is_settled(state: Any) -> bool:
     """Whether the window that has just ended may be the last: it and the one before brought nothing new."""
-    return state.steady and not has_news(state.windows, state.transport, state.groups)
+    return state.steady and not has_news(state.windows, state.transport, state.groups, state.refused)
 
 
 def hand_over(state: Any, settings: Any, n: int) -> Handover:

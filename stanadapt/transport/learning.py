@@ -73,6 +73,7 @@ def learn_transport(
     *,
     new: bool = True,
     wholly: bool = True,
+    refused: set[int] | None = None,
 ) -> np.ndarray:
     """Learn the next map from draws and scores in x (n, d), the older ones first.
 
@@ -80,22 +81,24 @@ def learn_transport(
     (d,) are the numbers of the variables that coordinates belong to; if it is empty, nothing is learned.
     If `new` is false, no group is added: so it is in the last window, since no later window would judge its
     new groups. If `wholly` is false, laws that explain scores wholly (grouping/groups.py) are looked for only
-    if the map leaves something to look at.
+    if the map leaves something to look at. `refused` are questions of earlier windows that need not be asked
+    again (grouping/exact_laws.py); those of this one are added to it.
     """
     if not len(variables):
         return table
     latents, rows = fields.split(table)
+    refused = set() if refused is None else refused
     if len(latents):
         rest = (points, scores, variables, before)
         if len(points) < LEAST:
             return table
-        return _learn_beside_field(rows, latents, *rest, new=new, wholly=wholly)
+        return _learn_beside_field(rows, latents, *rest, new=new, wholly=wholly, refused=refused)
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     new = new and (points.shape[1] < LARGE or len(points) >= DRAWS_IF_LARGE)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
     inner, outer = _split_ridges(table)
-    training = Training(points, scores, variables, before, new, np.zeros(0, np.int64))
+    training = Training(points, scores, variables, before, new, np.zeros(0, np.int64), refused)
     found = ridge.learn_exact(outer, training)
     outer, inner = found.rows, _without(inner, _coordinates(found.rows))
     if len(points) < LEAST:
@@ -180,12 +183,14 @@ def _learn_beside_field(
     *,
     new: bool,
     wholly: bool,
+    refused: set[int],
 ) -> np.ndarray:
     """The next map where there is a field: laws for the other coordinates, in draws in which it is undone."""
     z, score_z = transport_draws(field, points, scores)
     others = np.setdiff1d(np.arange(points.shape[1]), fields.moved_by(field))
     own = z[:, others], score_z[:, others], variables[others], before
-    learned = learn_transport(_renumber(table, others, into=True), *own, new=new, wholly=wholly)
+    rows = _renumber(table, others, into=True)
+    learned = learn_transport(rows, *own, new=new, wholly=wholly, refused=refused)
     return np.concatenate((field, _renumber(learned, others, into=False)))
 
 

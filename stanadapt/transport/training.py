@@ -16,4 +16,5 @@ class Training(NamedTuple):
     before: int  # the first draws, so many, are from the window before
     new: bool  # whether more coordinates may be moved; not in the last window, since no later one judges them
     taken: np.ndarray  # the coordinates that another law moves
+    refused: set[int]  # questions that scores have answered with no, see grouping/exact_laws.py; it grows
     room: bool = True  # whether so much of F is left that another group, or another ridge, can be worth it

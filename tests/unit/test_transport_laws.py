@@ -63,7 +63,7 @@ LAWS = [*composition.LAWS, _law_skeleton]
 def training(law: ModuleType, seed: int = 1) -> Training:
     points, scores = CASES[law](np.random.default_rng(seed))
     variables = np.array([0, *[1] * (points.shape[1] - 1)])
-    return Training(points, scores, variables, 0, True, np.zeros(0, np.int64))
+    return Training(points, scores, variables, 0, True, np.zeros(0, np.int64), set())
 
 
 def learned(law: ModuleType) -> np.ndarray:

@@ -21,7 +21,7 @@ NOBODY = np.zeros(0, np.int64)
 
 def given(drawn: Drawn, before: int = 0, new: bool = True, taken: np.ndarray = NOBODY) -> Training:
     points, scores = drawn
-    return Training(points, scores, np.arange(points.shape[1]), before, new, taken)
+    return Training(points, scores, np.arange(points.shape[1]), before, new, taken, set())
 
 
 def banana(rng: np.random.Generator, n: int) -> Drawn:

@@ -86,15 +86,15 @@ def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
 def exact_groups(training: Training) -> np.ndarray:
     """The rows of groups that explain scores wholly, and of no other groups, for a chain without a map."""
     draws = ScoredDraws(training.points, training.scores, known={})
-    draws = with_likelihood(draws, [], training.variables, training.before)
-    groups = with_exact_groups([], draws, training.variables, training.new)
+    draws = with_likelihood(draws, [], training.variables, training.refused)
+    groups = with_exact_groups([], draws, training.variables, training.new, training.refused)
     return group_rows(order_groups(groups) or [], training.points)
 
 
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
-    points, scores, variables, before, new, _, room = training
+    points, scores, variables, before, new, _, refused, room = training
     old = groups_of(moves)
-    draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables, before)
+    draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables, refused)
     groups = _judge(old, draws.part(slice(before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
@@ -105,13 +105,13 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
         if new and room and not is_exact(groups[k], others, draws):
             groups[k] = _with_other_locations(groups[k], groups, draws, variables)
             groups[k] = _with_second_scale(groups[k], groups, draws, pulled, variables)
-    groups = order_groups(with_exact_groups(groups, draws, variables, new)) or groups
+    groups = order_groups(with_exact_groups(groups, draws, variables, new, refused)) or groups
     if new:
         groups = _with_scaled_parts(groups, draws)
-    refused: set[tuple[int, int]] = set()
+    in_vain: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS if new and room else 0):
         pulled = pull_draws(draws, groups)
-        found = detect(pulled, groups, variables, refused)
+        found = detect(pulled, groups, variables, in_vain)
         if found is None:
             break
         members, scales, sign, name, promise = found
@@ -122,7 +122,7 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
         places = possible_places(places, law, groups, draws, variables)
         group = _choose(places, law, promise, groups, draws)
         if group is None:
-            refused.add(name)
+            in_vain.add(name)
         else:
             groups = order_groups([*groups, group]) or groups
     unchanged = len(groups) == len(old) and all(a is b for a, b in zip(groups, old, strict=True))

@@ -12,6 +12,7 @@ chains out of the rest of the neck.
 from __future__ import annotations
 
 import itertools
+import zlib
 
 import numpy as np
 
@@ -44,18 +45,21 @@ WORTH = 0.3  # a second scale or an offset must decrease the mean log of the une
 NEAR = 1e-3  # members whose C and c differ by less than this have the same C and c
 _DIGITS = 4  # decimals of C and c
 CERTAIN = 90  # fewest draws in which such a law is looked for although F shows nothing
+TOLD = 40  # fewest draws in which the terms of a shared likelihood are tried
+REMEMBERED = 60  # with so many draws and more an answer is final
 _SCREENED = 80  # newest draws that rule out most laws: what is wholly explained is so in any of them
 SPREAD = 0.1  # a log scale must have a larger standard deviation than this
 
 
 def with_exact_groups(
-    groups: list[Group], draws: ScoredDraws, variables: np.ndarray, new: bool
+    groups: list[Group], draws: ScoredDraws, variables: np.ndarray, new: bool, refused: set[int]
 ) -> list[Group]:
     """The groups, and those that explain the scores of their members wholly, even if F does not decrease yet.
 
     Where a scale is seldom small, draws in its neck come late or never, but the scores show the law before.
     Such a group takes the place of a group with the same members that leaves something of their scores. Other
-    ones are added if `new`.
+    ones are added if `new`. Whether a law is exact does not depend on the draws, so that a question that is
+    among the `refused` is not asked again, see `_question`.
     """
     if not variables.max():
         return groups
@@ -73,7 +77,12 @@ def with_exact_groups(
             if present and residual_share(present[0], others, draws) < EXACT:
                 continue
             parents = np.setdiff1d(_spread_scales(draws, others, variables), members)[:MOST_PARENTS]
+            question = _question(draws, others, [members], parents)
+            if question in refused:
+                continue
             group = _exact_group(draws, others, variables, members, parents)
+            if group is None and len(draws.points) >= REMEMBERED:
+                refused.add(question)
             if group is not None and order_groups([*others, group]):
                 groups = [*others, group]
                 done.add(int(g))
@@ -212,50 +221,77 @@ def _trials(parents: np.ndarray, nested: bool) -> list[tuple[float, int | None]]
 
 
 def with_likelihood(
-    draws: ScoredDraws, groups: list[Group], variables: np.ndarray, before: int = 0
+    draws: ScoredDraws, groups: list[Group], variables: np.ndarray, refused: set[int]
 ) -> ScoredDraws:
     """The draws, with a likelihood if some law explains scores wholly with its terms.
 
     The draws stay as they are if a law explains scores wholly without these terms, or if there are few draws.
-    Of laws that no group has, it is only asked if it was not after the window before, which has the first
-    `before` draws: an exact law does not depend on draws, but on whether its scale parameter varies.
+    What is among the `refused` is not asked again, see `_question`.
     """
     members = _members_without_law(draws, groups, variables)
-    if len(draws.points) < CERTAIN or not members:
+    if len(draws.points) < TOLD or not members:
         return draws
-    small = np.flatnonzero(may_be_parents(variables))
-    spread = set(map(int, _spread_scales(draws, groups, variables)))
-    trials = [(-1, draws)]  # the number of the error's log scale, -1 for none or a known one
-    for error in (-1, *map(int, small[:MOST_PARENTS])):
-        likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
-        trials.append((error, draws._replace(likelihood=likelihood, known={})))
-    for _, trial in trials:  # laws in use tell at once
-        if _explains_one_of(groups, trial):
-            return trial
-    if before >= CERTAIN and spread == set(_spread_scales(draws.part(slice(before)), groups, variables)):
-        return draws  # the same was asked after the window before, and scores do not answer otherwise now
+    spread = _spread_scales(draws, groups, variables)
     asked = [
         (some, others)
         for some in members
         for others in [[group for group in groups if not np.isin(group.members, some).any()]]
         if _is_left(draws, others, some)
     ]
-    for error, trial in trials:
+
+    def has_law(trial: ScoredDraws, error: int) -> bool:
+        question = _question(trial, groups, [some for some, _ in asked], spread)
+        if question in refused:
+            return False
         for some, others in asked:
-            parents = np.setdiff1d(list(spread), [*some, error])[:MOST_PARENTS]
+            parents = np.setdiff1d(spread, [*some, error])[:MOST_PARENTS]
             if (
                 parents.size
                 and _shared_scale(trial, others, variables, some, parents, plain=True) is not None
             ):
-                return trial
-    return draws
+                return True
+        if len(draws.points) >= REMEMBERED:
+            refused.add(question)
+        return False
+
+    if has_law(draws, -1):
+        return draws
+    small, trials = np.flatnonzero(may_be_parents(variables)), []
+    for error in (-1, *map(int, small[:MOST_PARENTS])):
+        likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
+        trials.append((draws._replace(likelihood=likelihood, known={}), error))
+    for trial, error in trials:  # the quicker question first
+        if _explains_one_of(groups, trial, error):
+            return trial
+    return next((trial for trial, error in trials if has_law(trial, error)), draws)
 
 
-def _explains_one_of(groups: list[Group], draws: ScoredDraws) -> bool:
-    """Whether one of the groups explains the scores of its members wholly."""
+def _question(draws: ScoredDraws, groups: list[Group], members: list[np.ndarray], scales: np.ndarray) -> int:
+    """A number for the question whether one of the `scales` gives any of the `members` an exact law.
+
+    The answer may depend on the laws of other groups, too, and on the likelihood. The number is the same in
+    every process, so that a run that is taken up again goes on as it would have.
+    """
+    more = draws.likelihood
+    numbers = [np.array([len(members), len(scales), len(groups)]), scales, *members]
+    if more is not None:
+        numbers += [np.array([float((more.precision == 1.0).all())]), more.parameters]
+    for group in groups:
+        numbers += [group.members, group.scales, group.locations, group.parts]
+        numbers.append(np.array([group.beta, group.second, group.beta_2, group.part_scale, group.part_beta]))
+    return zlib.crc32(b"|".join(np.asarray(values, np.float64).tobytes() for values in numbers))
+
+
+def _explains_one_of(groups: list[Group], draws: ScoredDraws, error: int) -> bool:
+    """Whether one of the groups, which are not small, explains the scores of its members wholly.
+
+    The log scale `error` of the likelihood is no scale parameter: its precision would take the place of the
+    law's, and any location would do.
+    """
     return any(
         residual_share(part_of(group), [other for other in groups if other is not group], draws) < EXACT
         for group in groups
+        if len(group.members) >= FEWEST and (error < 0 or error not in (*group.scales, group.second))
     )
 
 

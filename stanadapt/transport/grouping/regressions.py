@@ -24,7 +24,7 @@ _DEPENDENT = 1e-26  # a term depends on those before it if they leave less of it
 _TOGETHER = 1 << 17  # numbers that are worked out together, so that they stay in the processor's cache
 
 
-class Regressions:
+class ScoreRegressions:
     """Weighted regressions of the scores of m coordinates in n draws."""
 
     def __init__(

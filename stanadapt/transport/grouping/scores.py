@@ -33,7 +33,7 @@ import numpy as np
 
 from ..shape import quantile
 from .groups import Group, Likelihood, ScoredDraws, locations_of, parents_of, scale_of_parts
-from .regressions import Regressions
+from .regressions import ScoreRegressions
 
 _CURVED = 45  # fewest draws with which x_i² is one of the terms
 MOST_DRAWS = 160  # only so many draws are looked at, the newest ones
@@ -88,7 +88,7 @@ def shares_with(
 
 def _left_of_newest(
     draws: ScoredDraws, law: Group, groups: list[Group], offset: bool
-) -> tuple[Regressions, np.ndarray, np.ndarray]:
+) -> tuple[ScoreRegressions, np.ndarray, np.ndarray]:
     """`_left_by` for those of the newest draws whose log scales are near, and which these are."""
     newest = draws.part(slice(-MOST_DRAWS, None))
     eta = _log_scales(newest.points, law)  # (1 or m, n)
@@ -168,14 +168,14 @@ def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) 
     return int(parameters[nearest]) if nearest >= 0 else -1
 
 
-def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> Regressions:
+def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> ScoreRegressions:
     """The regressions of the newest draws under a law; log scales that are too far are moved to the limit.
 
     Of draws that keep what is known, these are kept until others are asked for.
     """
     key = _key(law, numbers=False), *(_key(group, numbers=True) for group in groups)
     if draws.known is not None and draws.known.get("left", ((),))[0] == key:
-        kept: Regressions = draws.known["left"][1]
+        kept: ScoreRegressions = draws.known["left"][1]
         return kept
     newest = draws.part(slice(-MOST_DRAWS, None))
     eta = np.clip(_log_scales(newest.points, law), -_FARTHEST, _FARTHEST)
@@ -187,7 +187,7 @@ def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> Regres
 
 def _left_by(
     draws: ScoredDraws, law: Group, groups: list[Group], eta: np.ndarray, offset: bool
-) -> tuple[Regressions, np.ndarray]:
+) -> tuple[ScoreRegressions, np.ndarray]:
     """The regressions under a law, and the factor (1 or m, n) that its location has in the scores.
 
     The terms of the law come first: those with x_i, with 1 and with the location.
@@ -216,12 +216,12 @@ def _left_by(
 
 def _regress(
     draws: ScoredDraws, members: np.ndarray, groups: list[Group], weight: np.ndarray, terms: list[np.ndarray]
-) -> Regressions:
+) -> ScoreRegressions:
     """Regress the members' scores on 1, x_i, x_i² if draws are many, the law's `terms` and others' terms."""
     points, scores = draws.points, draws.scores
     x, own = np.ascontiguousarray(points[:, members].T), np.ascontiguousarray(scores[:, members].T)
     terms = terms + _terms_of_others(points, scores, members, groups)
-    return Regressions(x, own, weight, terms, curved=len(points) >= _CURVED)
+    return ScoreRegressions(x, own, weight, terms, curved=len(points) >= _CURVED)
 
 
 def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
