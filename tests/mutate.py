@@ -671,6 +671,24 @@ MUTATIONS = [
         unit("test_transport_learning", "test_a_wrong_location_is_put_right"),
     ),
     Mutation(
+        "transport/grouping/exact_laws.py",
+        "len(groups)]), scales, *members]",
+        "len(groups)]), *members]",
+        unit("test_refused_questions", "test_it_is_asked_again_where_another_scale_moves"),
+    ),
+    Mutation(
+        "transport/grouping/exact_laws.py",
+        "(error < 0 or error not in (*group.scales, group.second))",
+        "True",
+        unit("test_transport_learning", "test_a_wrong_location_is_put_right"),
+    ),
+    Mutation(
+        "transport/grouping/regressions.py",
+        "depends = not square > _DEPENDENT * sizes[k]",
+        "depends = False",
+        unit("test_score_regressions", "test_shares_and_coefficients_are_those_of_least_squares"),
+    ),
+    Mutation(
         "transport/grouping/places.py",
         "        strength = -with_candidates()(draws.points[:, coordinates])\n",
         "        strength = with_candidates()(draws.points[:, coordinates])\n",

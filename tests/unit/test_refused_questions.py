@@ -1,0 +1,68 @@
+"""What scores have answered with no is not asked again in the warm-up, unless something has changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stanadapt.transport.grouping import exact_laws
+from stanadapt.transport.learning import learn_transport
+from stanadapt.transport.map_table import no_transport
+
+N, M = 160, 12
+VARIABLES = np.array([0, 1] + [2] * M)
+
+
+def no_exact_law(n: int = N) -> tuple[np.ndarray, np.ndarray]:
+    """Draws and scores of (u, v, x_1 ... x_M), where x ~ N(0, e^(2u)) has a likelihood that is not normal."""
+    rng = np.random.default_rng(1)
+    u, v = rng.normal(size=(2, n))
+    x = np.exp(u)[:, None] * rng.normal(size=(n, M))
+    score = -x * np.exp(-2.0 * u)[:, None] - np.tanh(x + np.arange(M))
+    pulls = (np.square(x) * np.exp(-2.0 * u)[:, None]).sum(axis=1) - M - u
+    return np.column_stack((u, v, x)), np.column_stack((pulls, -v, score))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The scales that have been asked for, one question after another."""
+    questions: list[np.ndarray] = []
+    ask = exact_laws._shared_scale
+
+    def note(*arguments: object, **keywords: object) -> object:
+        questions.append(arguments[4])  # type: ignore[arg-type]
+        return ask(*arguments, **keywords)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exact_laws, "_shared_scale", note)
+    return questions
+
+
+def test_a_question_is_asked_once(asked: list[np.ndarray]) -> None:
+    points, scores = no_exact_law()
+    refused: set[int] = set()
+    first = learn_transport(no_transport(), points, scores, VARIABLES, N // 2, refused=refused)
+    assert asked
+    assert refused
+    asked.clear()
+    known = set(refused)
+    again = learn_transport(no_transport(), points, scores, VARIABLES, N // 2, refused=refused)
+    assert not asked
+    assert refused == known
+    np.testing.assert_array_equal(again, first)
+
+
+def test_it_is_asked_again_where_another_scale_moves(asked: list[np.ndarray]) -> None:
+    points, scores = no_exact_law()
+    still, refused = points.copy(), set[int]()
+    still[:, 1] *= 0.01
+    learn_transport(no_transport(), still, scores, VARIABLES, N // 2, refused=refused)
+    asked.clear()
+    learn_transport(no_transport(), points, scores, VARIABLES, N // 2, refused=refused)
+    assert any(1 in scales for scales in asked)
+
+
+def test_few_draws_give_no_final_answer() -> None:
+    points, scores = no_exact_law(exact_laws.REMEMBERED - 1)
+    refused: set[int] = set()
+    learn_transport(no_transport(), points, scores, VARIABLES, 30, refused=refused)
+    assert not refused
