@@ -34,7 +34,7 @@ HOPELESS = 3.0
 LONGEST, SHORTEST = 1.0, 4.0  # the step is halved so many times at least and at most, by chance
 
 
-@kernel(late=True, seldom=True)
+@kernel(seldom=True)
 def try_again(
     target: Target,
     metric: Any,
