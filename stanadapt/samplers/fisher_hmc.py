@@ -104,6 +104,7 @@ class Settings(NamedTuple):
     metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 100, then by evidence"] = "auto"
     curvature: Annotated[bool, "whether the first metric comes from the Hessian"] = True
     transport: Annotated[str | int, TRANSPORTS, "whether to learn coordinates where they help"] = "auto"
+    second_tries: Annotated[bool, "whether trajectories without a chance are tried again"] = True
     pooled: Annotated[bool, "whether several chains learn from the draws of all of them"] = False
 
 
@@ -199,7 +200,8 @@ def step(
         target, settings, state.metric, x, score, logp, step_size, state.most, d, room, rng
     )
     energy, rise, diverging = info.own
-    if (adapting and state.most < ENOUGH) or info.accepted or rise <= HOPELESS:
+    too_soon = adapting and state.most < ENOUGH
+    if too_soon or not settings.second_tries or info.accepted or rise <= HOPELESS:
         return logp, info, met
     logp, more = try_again(target, state.metric, x, score, logp, energy, rise, room, rng)
     accepted = room.drawn[ACCEPTED] > 0.0
