@@ -22,7 +22,7 @@ def conclude(plan: ComparisonPlan, attempts: Sequence[Attempt], signal: int) -> 
     names = [] if first is None else plan.quantities.labels(first)
     estimates, sample = plan.reference or (None, None)
     judgement = judge(attempts, names, estimates, plan.error_rate)
-    runs = make_runs(attempts, discrepancies(attempts, judgement, sample) if plan.mmd else {})
+    runs = make_runs(attempts, discrepancies(attempts, judgement, sample) if plan.mmd else None)
     return Comparison(
         table=make_table(runs, judgement, names),
         runs=runs,

@@ -49,15 +49,18 @@ MEANINGS = {
 }
 
 
-def make_runs(attempts: Sequence[Attempt], mmd: Mapping[int, float]) -> pandas.DataFrame:
-    """Make a row for every run, by method and repeat. `mmd` has discrepancies by the place of the run."""
+def make_runs(attempts: Sequence[Attempt], mmd: Mapping[int, float] | None = None) -> pandas.DataFrame:
+    """Make a row for every run, by method and repeat.
+
+    `mmd` has discrepancies by the place of the run, NaN in the table where it has none; None for no column.
+    """
     import pandas
 
     rows = []
     for place, attempt in enumerate(attempts):
         row: dict[str, Any] = {"method": attempt.label, "repeat": attempt.repeat, "status": attempt.status}
         row |= _figures(attempt)
-        if mmd:
+        if mmd is not None:
             row["mmd2"] = mmd.get(place, np.nan)
         rows.append(row | {"reason": attempt.reason})
     labels = list(dict.fromkeys(attempt.label for attempt in attempts))

@@ -158,9 +158,10 @@ def _scaled_locations(
     some = part_of(law)
     parents = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), members)[:MOST_PARENTS]
     tries = [
-        _ScaledTry(int(base), int(part_scale), beta, np.flatnonzero(variables == g))
+        _ScaledTry(int(base), int(part_scale), beta, coordinates)
         for g in np.flatnonzero((sizes > 1) & (sizes <= len(members)))
-        if g != variables[members[0]] and not np.isin(parents, np.flatnonzero(variables == g)).any()
+        for coordinates in [np.flatnonzero(variables == g)]
+        if g != variables[members[0]] and not np.isin(parents, coordinates).any()
         for part_scale, base, beta in itertools.product(parents, [-1, *parents], BETAS)
         if base != part_scale
     ]
