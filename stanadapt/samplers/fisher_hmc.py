@@ -100,7 +100,7 @@ class Settings(NamedTuple):
     jitter: Annotated[float, Limit(0.0, 0.99), "share by which step sizes vary at random"] = 0.1
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.8
     careful_accept: Annotated[float, PROBABILITY, "the same for trajectories of more than three steps"] = 0.9
-    max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 64
+    max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 256
     metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 100, then by evidence"] = "auto"
     curvature: Annotated[bool, "whether the first metric comes from the Hessian"] = True
     transport: Annotated[str | int, TRANSPORTS, "whether to learn coordinates where they help"] = "auto"
