@@ -55,8 +55,8 @@ probability min(1, e^-dH). The reasons for these choices:
    posteriors need 50 iterations of each chain. Errors of metric and map are the same in all chains, so that
    R-hat does not show them. Draws depend on the number of chains, too, and latent fields are not looked for.
 10. Where the posterior is narrow, steps that are right elsewhere have no chance, and the chain would stand
-   still. So a trajectory along which H rises by more than 3 is tried again with a shorter step, from the
-   third window on (numerics/second_try.py). The step size is adapted to first tries alone.
+   still. So a trajectory along which H rises by more than 3 is tried again with a shorter step
+   (numerics/second_try.py). In warm-up it is not: what draws of short moves teach is worse.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 In the coordinates of a field a gradient takes O(e) more for e entries of its factor, about d for a series.
@@ -169,7 +169,6 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
 SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
 LOST = 10  # the step size learns nothing from trajectories that meet a wall, unless so many in a row do
 FEW = 4  # largest number of steps in the first window; each window at most doubles it
-ENOUGH = 16  # the same from the third window on, where scales are known well enough for second tries
 
 stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
 warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
@@ -200,8 +199,7 @@ def step(
         target, settings, state.metric, x, score, logp, step_size, state.most, d, room, rng
     )
     energy, rise, diverging = info.own
-    too_soon = adapting and state.most < ENOUGH
-    if too_soon or not settings.second_tries or info.accepted or rise <= HOPELESS:
+    if adapting or not settings.second_tries or info.accepted or rise <= HOPELESS:
         return logp, info, met
     logp, more = try_again(target, state.metric, x, score, logp, energy, rise, room, rng)
     accepted = room.drawn[ACCEPTED] > 0.0
