@@ -66,7 +66,7 @@ def of_draws(exact: Exact, draws: np.ndarray, seed: int, method: str = "hmc") ->
 
 
 def test_exact_draws_have_the_null_rate() -> None:
-    """Of 40 replays of exact draws two may be expected under 0.05 at most, and no one under 0.001."""
+    """Of 40 replays of exact draws two may be expected under 0.05, and one in 25 times one under 0.001."""
     exact = skewed()
     posterior, job = stanadapt.Posterior(exact.target), plain_job("fisher_hmc", 4)
     frozen = frozen_chains(exact, "fisher_hmc", 4)
@@ -77,7 +77,7 @@ def test_exact_draws_have_the_null_rate() -> None:
     ]
     p = np.array([each.p_value for each in found])
     assert (p < 0.05).sum() <= stats.binom(40, 0.05).ppf(0.999)
-    assert all(each.finding is None for each in found)
+    assert sum(each.finding is not None for each in found) <= stats.binom(40, 0.001).ppf(0.999)
     # Tests of one replay are not independent of each other, so the error is that of replays.
     shares = np.array([np.mean(each.tests["p"] < 0.1) for each in found])
     assert abs(shares.mean() - 0.1) < 4.0 * shares.std(ddof=1) / np.sqrt(len(shares)) < 0.1
