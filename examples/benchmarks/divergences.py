@@ -20,7 +20,6 @@ The folder `posterior_database` is the one in ../shared/data, or the one that PO
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import stanadapt
-from posteriordb import DEFAULT, unzipped
+from posteriordb import DEFAULT, program_and_data
 from stanadapt.diagnostics.statistics import e_bfmi
 from stanadapt.result.container import datasets
 
@@ -93,11 +92,8 @@ def problems(n_seeds: int, of_posteriordb: int) -> Iterator[Problem]:
         yield Problem(name, "bad", program, None, n_seeds)
     database = Path(os.environ.get("POSTERIORDB", DEFAULT))
     for path in sorted((database / "posteriors").glob("*.json")) if of_posteriordb else []:
-        entry = json.loads(path.read_text())
-        data = unzipped(database / "data" / "data" / f"{entry['data_name']}.json.zip")
         kind = "bad" if path.stem in BAD else "hard" if path.stem in HARD else "good"
-        program = database / "models" / "stan" / f"{entry['model_name']}.stan"
-        yield Problem(path.stem, kind, program, data, of_posteriordb)
+        yield Problem(path.stem, kind, *program_and_data(database, path.stem), of_posteriordb)
 
 
 def run(problem: Problem, method: str, seed: int) -> Outcome:

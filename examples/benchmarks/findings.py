@@ -25,7 +25,7 @@ import numpy as np
 from scipy import stats
 
 import stanadapt
-from posteriordb import DEFAULT, unzipped
+from posteriordb import DEFAULT, program_and_data
 from stanadapt.result import build
 from stanadapt.result.container import datasets
 
@@ -144,9 +144,7 @@ def database(method: str) -> None:
     )
     for path in sorted((folder / "reference_posteriors" / "draws" / "draws").glob("*.json.zip")):
         name = path.name.removesuffix(".json.zip")
-        entry = json.loads((folder / "posteriors" / f"{name}.json").read_text())
-        data = unzipped(folder / "data" / "data" / f"{entry['data_name']}.json.zip")
-        posterior = stanadapt.Posterior(folder / "models" / "stan" / f"{entry['model_name']}.stan", data)
+        posterior = stanadapt.Posterior(*program_and_data(folder, name))
         spent[0] = 0.0
         idata = stanadapt.sample(posterior, method=method, seed=1, progress=False)
         kinds = [finding.kind for finding in stanadapt.diagnose(idata, list(posterior.parameters))]

@@ -12,7 +12,6 @@ all posteriors of ../shared/data of at most 100 dimensions, one seed each: beyon
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import stanadapt
-from posteriordb import DEFAULT, unzipped
+from posteriordb import DEFAULT, program_and_data
 from stanadapt.result import build
 from stanadapt.result.container import datasets
 
@@ -159,10 +158,7 @@ def posteriors() -> Iterator[tuple[str, stanadapt.Posterior]]:
     for name in ("posteriordb", "posteriordb_hierarchical"):
         folder = SHARED / name / "posterior_database"
         for path in sorted((folder / "posteriors").glob("*.json")):
-            entry = json.loads(path.read_text())
-            data = unzipped(folder / "data" / "data" / f"{entry['data_name']}.json.zip")
-            program = folder / "models" / "stan" / f"{entry['model_name']}.stan"
-            yield path.stem, stanadapt.Posterior(program, data)
+            yield path.stem, stanadapt.Posterior(*program_and_data(folder, path.stem))
     for path in sorted((SHARED / "microcanonical").glob("*.stan")):
         data = path.with_suffix(".json")
         yield path.stem, stanadapt.Posterior(path, data if data.exists() else {"D": 18, "Q": 0.1})

@@ -33,6 +33,13 @@ def unzipped(path: Path) -> Any:
         return json.loads(archive.read(archive.namelist()[0]))
 
 
+def program_and_data(database: Path, name: str) -> tuple[Path, Any]:
+    """The Stan file and the data of a posterior."""
+    entry = json.loads((database / "posteriors" / f"{name}.json").read_text())
+    data = unzipped(database / "data" / "data" / f"{entry['data_name']}.json.zip")
+    return database / "models" / "stan" / f"{entry['model_name']}.stan", data
+
+
 def parameters(idata: Any, names: list[str]) -> xarray.Dataset:
     """The scalars that the reference names, `beta[2]` from 1, as a dataset of (chain, draw)."""
     posterior = datasets(idata)["posterior"]
@@ -81,9 +88,7 @@ def main() -> None:
     for path in sorted((database / "posteriors").glob("*.json")):
         if options.name and path.stem not in options.name:
             continue
-        entry = json.loads(path.read_text())
-        data = unzipped(database / "data" / "data" / f"{entry['data_name']}.json.zip")
-        posterior = stanadapt.Posterior(database / "models" / "stan" / f"{entry['model_name']}.stan", data)
+        posterior = stanadapt.Posterior(*program_and_data(database, path.stem))
         if posterior.dim > options.max_dim:
             continue
         reference, names = None, list(posterior.names)

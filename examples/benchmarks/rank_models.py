@@ -215,6 +215,11 @@ class RankModel(NamedTuple):
     kept: tuple[str, ...] = ()
 
 
+def simulate(name: str, number: int) -> Simulated:
+    """The truth and the data of a model's data set with this number."""
+    return MODELS[name].simulate(np.random.default_rng([list(MODELS).index(name), number]))
+
+
 MODELS = {
     "zero_inflated": RankModel(ZERO_INFLATED, ("a", "b", "c"), zero_inflated),
     "ordered_probit": RankModel(ORDERED_PROBIT, ("b", "cut"), ordered_probit),

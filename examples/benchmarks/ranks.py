@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 import stanadapt
-from rank_models import MODELS
+from rank_models import MODELS, simulate
 from stanadapt.diagnostics.estimates import Estimates
 from stanadapt.result.container import datasets
 
@@ -78,8 +78,7 @@ def look(name: str, given: argparse.Namespace) -> None:
     model, began = MODELS[name], time.perf_counter()
     labels, ranks, largest, findings, silent = [], [], 0.0, [], 0
     for number in range(given.first, given.first + given.runs):
-        rng = np.random.default_rng([list(MODELS).index(name), number])
-        truth, data = model.simulate(rng)
+        truth, data = simulate(name, number)
         labels = [
             f"{key}[{i}]" if np.size(truth[key]) > 1 else key
             for key in model.names

@@ -22,10 +22,8 @@ import os
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import contextlib
-import json
 import time
 import warnings
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +32,7 @@ from unittest import mock
 import numpy as np
 
 import stanadapt
+from posteriordb import program_and_data
 from race import samplers
 from race.judge import gradients_until_known, longest_rest, sizes
 from stanadapt.result.container import datasets
@@ -96,11 +95,7 @@ def posteriors_of(names: list[str]) -> Iterator[tuple[str, Any]]:
         for path in sorted((database / "posteriors").glob("*.json")):
             if names and path.stem not in names:
                 continue
-            entry = json.loads(path.read_text())
-            with zipfile.ZipFile(database / "data" / "data" / f"{entry['data_name']}.json.zip") as archive:
-                data = json.loads(archive.read(archive.namelist()[0]))
-            program = database / "models" / "stan" / f"{entry['model_name']}.stan"
-            yield path.stem, stanadapt.Posterior(program, data)
+            yield path.stem, stanadapt.Posterior(*program_and_data(database, path.stem))
 
 
 def posteriors(given: argparse.Namespace) -> None:

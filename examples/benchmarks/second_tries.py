@@ -12,22 +12,21 @@ other than those of sizes.
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
-import zipfile
-from pathlib import Path
 
-import arviz
 import numpy as np
 import pandas as pd
 
 import stanadapt
 from field_models import MODELS as FIELDS
+from posteriordb import DEFAULT, program_and_data
+from race.judge import longest_rest, sizes
+from race.samplers import side_by_side
 from rank_models import MODELS as RANKS
+from rank_models import simulate
 from stanadapt.result.container import datasets
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-FOLDERS = [DATA / name / "posterior_database" for name in ("posteriordb", "posteriordb_hierarchical")]
+FOLDERS = [DEFAULT, DEFAULT.parents[1] / "posteriordb_hierarchical" / DEFAULT.name]
 NAMES = [
     *("accel_gp", "accel_splines", "eight_schools_noncentered", "garch11", "rats_model", "surgical_model"),
     *("seeds_stanified_model", "trend", "seasons:1", "missing:1", "missing:3"),
@@ -39,27 +38,14 @@ def open_posterior(name: str) -> stanadapt.Posterior:
     """A posterior by its name."""
     if ":" in name:
         kind, number = name.split(":")
-        rng = np.random.default_rng([list(RANKS).index(kind), int(number)])
-        return stanadapt.Posterior(RANKS[kind].program, RANKS[kind].simulate(rng)[1])
+        return stanadapt.Posterior(RANKS[kind].program, simulate(kind, int(number))[1])
     if name in FIELDS:
         model = FIELDS[name]
         return stanadapt.Posterior(model.program, model.data(model.size))
     for folder in FOLDERS:
         for path in sorted((folder / "posteriors").glob(f"*{name}.json")):
-            info = json.loads(path.read_text())
-            code = (folder / "models" / "stan" / f"{info['model_name']}.stan").read_text()
-            archive = zipfile.ZipFile(folder / "data" / "data" / f"{info['data_name']}.json.zip")
-            return stanadapt.Posterior(code, json.loads(archive.read(f"{info['data_name']}.json")))
+            return stanadapt.Posterior(*program_and_data(folder, path.stem))
     raise SystemExit(f"there is no posterior or model {name!r}")
-
-
-def longest_stand(draws: np.ndarray) -> int:
-    """The most draws in a row at one point; draws of one quantity (chains, n)."""
-    longest = 0
-    for chain in draws:
-        ends = np.flatnonzero(np.append(np.diff(chain) != 0.0, True))
-        longest = max(longest, int(np.diff(ends, prepend=-1).max()))
-    return longest
 
 
 def figures(
@@ -78,17 +64,16 @@ def figures(
             settings={"second_tries": tries},
         )
     groups = datasets(result)
-    draws = groups["posterior"]
-    flat = np.concatenate([draws[k].values.reshape(*draws[k].shape[:2], -1) for k in draws.data_vars], axis=2)
-    columns, adaptation = list(np.moveaxis(flat, 2, 0)), groups["adaptation"]
+    draws, adaptation = side_by_side(groups["posterior"], posterior.variables), groups["adaptation"]
+    bulk, tail, r_hat = sizes(draws)
     per = 1e3 / float(adaptation["evaluations"].sum())
     return {
-        "bulk": per * min(float(arviz.ess(column, method="bulk")) for column in columns),
-        "tail": per * min(float(arviz.ess(column, method="tail")) for column in columns),
+        "bulk": per * bulk,
+        "tail": per * tail,
         "warm-up": float(adaptation["evaluations_warmup"].sum()),
         "divergences": float(groups["sample_stats"]["diverging"].sum()),
-        "longest": longest_stand(columns[0]),
-        "R-hat": max(float(arviz.rhat(column)) for column in columns),
+        "longest": longest_rest(draws),
+        "R-hat": r_hat,
         "findings": float(bool({finding.kind for finding in stanadapt.diagnose(result)} - OF_SIZE)),
     }
 

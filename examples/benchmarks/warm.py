@@ -22,7 +22,6 @@ where the two ways differ, it says which one is off.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import warnings
 from pathlib import Path
@@ -32,7 +31,7 @@ from unittest import mock
 import numpy as np
 
 import stanadapt
-from posteriordb import DEFAULT, unzipped
+from posteriordb import DEFAULT, program_and_data
 from race import shim
 from race.problems import opened
 from stanadapt import runs
@@ -81,11 +80,8 @@ def databases() -> list[Path]:
 def read(name: str) -> tuple[Path, dict[str, Any]]:
     """The program and the data of a posterior."""
     for database in databases():
-        path = database / "posteriors" / f"{name}.json"
-        if path.is_file():
-            entry = json.loads(path.read_text())
-            data = unzipped(database / "data" / "data" / f"{entry['data_name']}.json.zip")
-            return database / "models" / "stan" / f"{entry['model_name']}.stan", data
+        if (database / "posteriors" / f"{name}.json").is_file():
+            return program_and_data(database, name)
     raise SystemExit(f"{name}: not in {', '.join(map(str, databases()))}")
 
 

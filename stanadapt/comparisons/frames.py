@@ -49,7 +49,7 @@ MEANINGS = {
 }
 
 
-def make_runs(attempts: Sequence[Attempt], mmd: Mapping[int, float] | None = None) -> pandas.DataFrame:
+def make_runs(attempts: Sequence[Attempt], mmd: Mapping[int, float] | None) -> pandas.DataFrame:
     """Make a row for every run, by method and repeat.
 
     `mmd` has discrepancies by the place of the run, NaN in the table where it has none; None for no column.

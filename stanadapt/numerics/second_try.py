@@ -31,7 +31,7 @@ from .splitting import ACCEPTED, ENERGY, LENGTH, STEPS, split_steps
 
 # An end is tried again if the energy has risen by more than this: it would be accepted once in 20 times.
 HOPELESS = 3.0
-LONGEST, SHORTEST = 1.0, 4.0  # the step is halved so many times at least and at most, by chance
+HALVINGS = 1.0, 4.0  # the step is halved so many times at least and at most, by chance
 
 
 @kernel(seldom=True)
@@ -53,7 +53,8 @@ def try_again(
     """
     y, momentum, its_score, drawn = room.y, room.momentum, room.score, room.drawn
     h, n, drawn[ACCEPTED] = drawn[LENGTH], int(drawn[STEPS]), 0.0
-    length, taken, logp_y, ratio = h * 0.5 ** (LONGEST + (SHORTEST - LONGEST) * rng.random()), 0, logp, 0.0
+    halvings = HALVINGS[0] + (HALVINGS[1] - HALVINGS[0]) * rng.random()
+    length, taken, logp_y, ratio = h * 0.5**halvings, 0, logp, 0.0
     chance = rng.random() * (1.0 - accept_probability_if_finite(-rise))
     for i in range(x.size):
         y[i], momentum[i], its_score[i] = x[i], room.first[i], score[i]

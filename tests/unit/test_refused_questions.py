@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -29,9 +31,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     questions: list[np.ndarray] = []
     ask = exact_laws._shared_scale
 
-    def note(*arguments: object, **keywords: object) -> object:
-        questions.append(arguments[4])  # type: ignore[arg-type]
-        return ask(*arguments, **keywords)  # type: ignore[arg-type]
+    def note(
+        draws: Any, groups: Any, variables: Any, members: Any, parents: np.ndarray, *, plain: bool = False
+    ) -> Any:
+        questions.append(parents)
+        return ask(draws, groups, variables, members, parents, plain=plain)
 
     monkeypatch.setattr(exact_laws, "_shared_scale", note)
     return questions

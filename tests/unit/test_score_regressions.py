@@ -27,8 +27,7 @@ def test_shares_and_coefficients_are_those_of_least_squares(twice: bool) -> None
     for j in range(M):
         basis = np.column_stack([column[j] for column in columns])
         rest = target[j] - basis @ np.linalg.lstsq(basis, target[j], rcond=None)[0]
-        mean = (target[j] @ weight[0]) / (weight[0] @ weight[0])
-        total = np.square(target[j] - mean * weight[0]).sum()
+        total = total_of(target[j], weight[0])
         np.testing.assert_allclose(found.share()[j], np.log(rest @ rest / total), rtol=1e-9)
         np.testing.assert_allclose(basis @ found.coefficients[j], target[j] - rest, atol=1e-9)
     if twice:

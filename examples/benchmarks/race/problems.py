@@ -11,7 +11,7 @@ import numpy as np
 import stanli
 
 import stanadapt
-from posteriordb import unzipped
+from posteriordb import program_and_data, unzipped
 from stanadapt.diagnostics.estimates import STATISTICS, Estimates
 from stanadapt.diagnostics.statistics import each_column
 from stanadapt.model.backends.stan.stanli_nuts import StanliProgram
@@ -72,10 +72,7 @@ def posteriordb_names(database: Path) -> list[str]:
 
 
 def from_posteriordb(database: Path, name: str) -> Problem:
-    entry = json.loads((database / "posteriors" / f"{name}.json").read_text())
-    data = unzipped(database / "data" / "data" / f"{entry['data_name']}.json.zip")
-    program = database / "models" / "stan" / f"{entry['model_name']}.stan"
-    return opened(name, program, data, _reference(database, name))
+    return opened(name, *program_and_data(database, name), _reference(database, name))
 
 
 def _reference(database: Path, name: str) -> Reference | None:

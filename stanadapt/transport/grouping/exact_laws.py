@@ -27,6 +27,7 @@ from .places import (
     MOST_PARENTS,
     NOWHERE,
     Place,
+    few_of,
     part_of,
     possible_places,
     residual_share,
@@ -108,14 +109,9 @@ def _exact_group(
     return _shared_scale(draws, groups, variables, members, parents)
 
 
-def _few(members: np.ndarray) -> np.ndarray:
-    """The members that are looked at first."""
-    return members[:: -(-len(members) // FEWEST)]
-
-
 def _is_left(draws: ScoredDraws, groups: list[Group], members: np.ndarray) -> bool:
     """Whether something is left of the members' scores without a law."""
-    return bool(residual_shares_alone(draws, _few(members), groups).max() >= EXACT + CLEAR)
+    return bool(residual_shares_alone(draws, few_of(members), groups).max() >= EXACT + CLEAR)
 
 
 def _shared_scale(
@@ -131,7 +127,7 @@ def _shared_scale(
 
     With `plain`, it is a law of some of the members, and not all laws are tried.
     """
-    some = _few(members)
+    some = few_of(members)
     own = np.isin(np.arange(len(variables)), members)
     small = np.bincount(variables)[variables] <= len(members)
     columns = draws.points[:, ~own & small]
@@ -228,8 +224,10 @@ def with_likelihood(
     The draws stay as they are if a law explains scores wholly without these terms, or if there are few draws.
     What is among the `refused` is not asked again, see `_question`.
     """
-    members = _members_without_law(draws, groups, variables)
-    if len(draws.points) < TOLD or not members:
+    members = [np.flatnonzero(variables == g) for g in np.flatnonzero(np.bincount(variables) >= FEWEST)]
+    if len(draws.points) < TOLD or not variables.max() or not members:
+        return draws
+    if _explains_one_of(groups, draws, variables, -1):
         return draws
     spread = _spread_scales(draws, groups, variables)
     asked = [
@@ -261,7 +259,7 @@ def with_likelihood(
         likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
         trials.append((draws._replace(likelihood=likelihood, known={}), error))
     for trial, error in trials:  # the quicker question first
-        if _explains_one_of(groups, trial, error):
+        if _explains_one_of(groups, trial, variables, error):
             return trial
     return next((trial for trial, error in trials if has_law(trial, error)), draws)
 
@@ -282,33 +280,18 @@ def _question(draws: ScoredDraws, groups: list[Group], members: list[np.ndarray]
     return zlib.crc32(b"|".join(np.asarray(values, np.float64).tobytes() for values in numbers))
 
 
-def _explains_one_of(groups: list[Group], draws: ScoredDraws, error: int) -> bool:
-    """Whether one of the groups, which are not small, explains the scores of its members wholly.
+def _explains_one_of(groups: list[Group], draws: ScoredDraws, variables: np.ndarray, error: int) -> bool:
+    """Whether a group with members of a large variable explains the scores of its members wholly.
 
     The log scale `error` of the likelihood is no scale parameter: its precision would take the place of the
     law's, and any location would do.
     """
+    large = np.bincount(variables)[variables] >= FEWEST
     return any(
         residual_share(part_of(group), [other for other in groups if other is not group], draws) < EXACT
         for group in groups
-        if len(group.members) >= FEWEST and (error < 0 or error not in (*group.scales, group.second))
+        if large[group.members].any() and (error < 0 or error not in (*group.scales, group.second))
     )
-
-
-def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> list[np.ndarray]:
-    """The members of each large variable; an empty list if a group explains its scores wholly."""
-    found: list[np.ndarray] = []
-    if not variables.max():
-        return found
-    for g in np.flatnonzero(np.bincount(variables) >= FEWEST):
-        members = np.flatnonzero(variables == g)
-        for group in groups:
-            if np.isin(members, group.members).any():
-                others = [other for other in groups if other is not group]
-                if residual_share(part_of(group), others, draws) < EXACT:
-                    return []
-        found.append(members)
-    return found
 
 
 def _spread_scales(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> np.ndarray:

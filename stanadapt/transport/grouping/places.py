@@ -165,19 +165,20 @@ def _scaled_locations(
         for part_scale, base, beta in itertools.product(parents, [-1, *parents], BETAS)
         if base != part_scale
     ]
-    few = some._replace(members=some.members[:: -(-len(some.members) // FEWEST)])
+    few = some._replace(members=few_of(some.members))
     shares = _scaled_shares(draws, few, groups, tries)  # of few members, which leave a few tries for more
     likely = [tries[k] for k in sorted(np.argsort(shares, kind="stable")[:_PLACES])]
     shares = _scaled_shares(draws, some, groups, likely)
     if not (likely and shares.min() < -CLEAR):
         return []
-    least, (base, part_scale, beta, coordinates) = float(shares.min()), likely[int(shares.argmin())]
+    best, least = likely[int(shares.argmin())], float(shares.min())
+    base, part_scale, beta, coordinates = best
     if len(members) > _LARGE:  # all of them take long, and nothing would come of what is chance
         alone = residual_share(some.at(np.array([base])), groups, draws)
         if alone - least < _most_by_chance(len(coordinates), draws):
             return []
     here = law.at(np.array([base]))
-    columns = np.exp(beta * draws.points[:, [part_scale]]) * draws.points[:, coordinates]
+    columns = best.columns(draws.points)
     parts = coordinates[residual_shares(draws, here, groups, candidates=columns).argmin(axis=1)]
     trial = here._replace(parts=parts, part_scale=part_scale, part_beta=beta)
     if not order_groups([*groups, trial]):
@@ -195,6 +196,10 @@ class _ScaledTry(NamedTuple):
     beta: float
     coordinates: np.ndarray
 
+    def columns(self, points: np.ndarray) -> np.ndarray:
+        """e^(b v) x_q in draws (n, d), for each coordinate (n, coordinates)."""
+        return np.asarray(np.exp(self.beta * points[:, [self.part_scale]]) * points[:, self.coordinates])
+
 
 def _scaled_shares(
     draws: ScoredDraws, law: Group, groups: list[Group], tries: list[_ScaledTry]
@@ -206,10 +211,7 @@ def _scaled_shares(
     found, points = np.empty(len(tries)), draws.points[-MOST_DRAWS:]
     for base in dict.fromkeys(one.base for one in tries):
         own = [k for k, one in enumerate(tries) if one.base == base]
-        columns = [
-            np.exp(tries[k].beta * points[:, [tries[k].part_scale]]) * points[:, tries[k].coordinates]
-            for k in own
-        ]
+        columns = [tries[k].columns(points) for k in own]
         at_base = law.at(np.array([base]))
         shares = residual_shares(draws, at_base, groups, candidates=np.concatenate(columns, axis=1))
         ends = np.cumsum([0, *(column.shape[1] for column in columns[:-1])])
@@ -246,6 +248,11 @@ def likeliest_place(
     if not np.isfinite(strength).all():
         return []
     return _places_at(free[[strength.argmax()]], draws, groups, law, 0.0)
+
+
+def few_of(members: np.ndarray) -> np.ndarray:
+    """The members that are looked at first."""
+    return members[:: -(-len(members) // FEWEST)]
 
 
 def part_of(law: Group) -> Group:
