@@ -10,6 +10,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     law        file        what it makes normal
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
+    ERROR_SCALE   error_scale.py   coordinates that observations with errors of an unknown scale determine
     RIDGE      ridge.py    a coordinate whose location is of second order in others
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
     FIELD      field.py   latents that are tied to their neighbours by a few parameters, the heads; and heads
@@ -24,10 +25,11 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, field, field_table, group, innovations, ridge, tail
+from . import bend, error_scale, field, field_table, group, innovations, ridge, tail
 from .map_table import (
     BEND,
     COLUMNS,
+    ERROR_SCALE,
     KIND,
     LOCATION,
     OWN,
@@ -44,7 +46,8 @@ from .map_table import (
     depends,
 )
 
-LAWS = tail, bend, ridge, group  # in the order in which a map has their rows; exact ridges are after groups
+# In the order in which a map has their rows; exact ridges are after groups.
+LAWS = tail, bend, error_scale, ridge, group
 
 
 @kernel(ordered=True, counted=False)
@@ -65,6 +68,8 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
             log_det, k = tail.into_x(table, k, z, x, log_det)
         elif table[k, KIND] == BEND:
             log_det, k = bend.into_x(table, k, z, x, log_det)
+        elif table[k, KIND] == ERROR_SCALE:
+            log_det, k = error_scale.into_x(table, k, z, x, log_det)
         elif table[k, KIND] == RIDGE:
             log_det, k = ridge.into_x(table, k, z, x, log_det)
         else:
@@ -107,17 +112,24 @@ def into_z(table: Any, x: Any, z: Any) -> None:
 
 @kernel(ordered=True, counted=False)
 def _undo_rows(table: Any, first: Any, x: Any, z: Any) -> None:
-    """Write z(x) of the rows from `first` on, those without a field, to `z`."""
+    """Write z(x) of the rows from `first` on, those without a field, to `z`.
+
+    Tails and bends come last, since a coordinate with the scale of errors may have one, too.
+    """
     k = first
+    while k < len(table) and (table[k, KIND] == TAIL or table[k, KIND] == BEND):
+        k += 1
+    alone = k
     while k < len(table):
-        if table[k, KIND] == TAIL:
-            k = tail.into_z(table, k, x, z)
-        elif table[k, KIND] == BEND:
-            k = bend.into_z(table, k, x, z)
+        if table[k, KIND] == ERROR_SCALE:
+            k = error_scale.into_z(table, k, x, z)
         elif table[k, KIND] == RIDGE:
             k = ridge.into_z(table, k, x, z)
         else:
             k = group.into_z(table, k, x, z)
+    k = first
+    while k < alone:
+        k = tail.into_z(table, k, z, z) if table[k, KIND] == TAIL else bend.into_z(table, k, z, z)
 
 
 @kernel(ordered=True, late=True)
@@ -157,6 +169,8 @@ def _pull_back_rows(table: Any, first: Any, z: Any, x: Any, score: Any) -> None:
             end = tail.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == BEND:
             end = bend.pull_back(table, end, z, x, score)
+        elif table[end - 1, KIND] == ERROR_SCALE:
+            end = error_scale.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == RIDGE:
             end = ridge.pull_back(table, end, z, x, score)
         else:
@@ -192,6 +206,8 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k = tail.score_in_x(table, k, z, u, found)
         elif table[k, KIND] == BEND:
             k = bend.score_in_x(table, k, z, u, found)
+        elif table[k, KIND] == ERROR_SCALE:
+            k = error_scale.score_in_x(table, k, z, u, found)
         elif table[k, KIND] == RIDGE:
             k = ridge.score_in_x(table, k, z, u, found)
         else:
@@ -262,8 +278,9 @@ def is_map(table: np.ndarray, d: int) -> bool:
     """Whether `table` is a map of `d` coordinates, with which kernels stay inside of their arrays.
 
     A table that comes from a file may hold anything. In a map each coordinate is moved by one law, but for
-    heads that have a law given the root; rows that move one coordinate alone come first; groups have all
-    their rows; and no coordinate is moved after others that depend on it.
+    heads that have a law given the root, and coordinates with the scale of errors, which may have a tail or a
+    bend, too; rows that move one coordinate alone come first; groups have all their rows; and no coordinate
+    is moved after others that depend on it.
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False
@@ -282,10 +299,14 @@ def is_map(table: np.ndarray, d: int) -> bool:
         return False
     ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
     again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])
-    if len(set(own)) < len(own) - np.count_nonzero(again):
-        return False
     of_others = depends(table)
-    if of_others[: np.count_nonzero(~of_others)].any():
+    alone = np.count_nonzero(~of_others)
+    if of_others[:alone].any():
+        return False
+    if len(set(own[alone:])) < len(own[alone:]) - np.count_nonzero(again):
+        return False
+    once = own[table[:, KIND] != ERROR_SCALE]
+    if len(set(once)) < len(once) - np.count_nonzero(again):
         return False
     if not all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS):
         return False
@@ -296,6 +317,8 @@ def _parents_of(row: np.ndarray) -> np.ndarray:
     """The coordinates that a row of a map, not of a field, depends on; some may be -1, for none."""
     if row[KIND] == RIDGE:
         return row[[PARENT_A, PARENT_B]]
+    if row[KIND] == ERROR_SCALE:
+        return row[[SCALE]]
     return row[[SCALE, SECOND, LOCATION, PART, PART_SCALE]] if depends(row[None])[0] else row[:0]
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bend, group, ridge, tail
+from . import bend, error_scale, group, ridge, tail
 from . import field_table as fields
 from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, coordinates_of, rows_into_x, transport_draws
@@ -33,6 +33,7 @@ from .grouping.choice import MARGIN, exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, scale_candidates, slope_gains
 from .grouping.exact_laws import CERTAIN
 from .map_table import (
+    ERROR_SCALE,
     KIND,
     LOCATION,
     OWN,
@@ -107,28 +108,32 @@ def learn_transport(
     left = _remaining_divergence(inner, points, scores)
     room = left > min(MARGIN, RIDGE_MARGIN)
     more = new and room
-    plain = not len(inner) and (
-        left < NORMAL or (_is_plain(points, scores, variables, more) and not (more and found.may_be_more()))
+    scaled = _rows_of(error_scale, inner)
+    plain = len(scaled) == len(inner) and (
+        left < NORMAL
+        or (
+            _is_plain(*transport_draws(scaled, points, scores), variables, more)
+            and not (more and found.may_be_more())
+        )
     )
     certain = wholly and new and len(points) >= CERTAIN
-    if plain and not certain:
-        return outer
-    training = training._replace(points=points, scores=scores, room=room)
+    taken = _coordinates(outer)
+    training = training._replace(points=points, scores=scores, room=room, taken=taken)
     if plain:
-        return np.concatenate((_without(exact_groups(training), _coordinates(outer)), outer))
+        moves = _without(exact_groups(training), taken) if certain else no_transport()
+        if len(moves):
+            return np.concatenate((moves, outer))
+        return np.concatenate((error_scale.learn(scaled, training), outer))
     with_groups = room or certain or (len(inner) > 0 and (wholly or left >= NORMAL))
-    rows = _learn_inner(inner, training, _coordinates(outer), with_groups=with_groups)
-    return np.concatenate((rows, outer))
+    return np.concatenate((_learn_inner(inner, training, with_groups=with_groups), outer))
 
 
-def _learn_inner(
-    table: np.ndarray, training: Training, fixed: np.ndarray, *, with_groups: bool
-) -> np.ndarray:
-    """The next rows of a map, without those of exact ridges, which move the coordinates `fixed`.
+def _learn_inner(table: np.ndarray, training: Training, *, with_groups: bool) -> np.ndarray:
+    """The next rows of a map, without those of exact ridges, which move the coordinates that are taken.
 
     Groups are looked for if `with_groups`.
     """
-    points, scores = training.points, training.scores
+    points, scores, fixed = training.points, training.scores, training.taken
     moves = _rows_of(group, table)
     if with_groups:
         moves = _without(group.learn(moves, training), fixed)
@@ -139,9 +144,13 @@ def _learn_inner(
     points, scores = transport_draws(ridges, points, scores)
     taken = np.concatenate((taken, _coordinates(ridges)))
     training = training._replace(points=points, scores=scores, taken=taken)
+    scaled = error_scale.learn(_rows_of(error_scale, table), training)
+    points, scores = transport_draws(scaled, points, scores)
+    training = training._replace(points=points, scores=scores)
     tails = tail.learn(_rows_of(tail, table), training)
     training = training._replace(taken=np.concatenate((taken, _coordinates(tails))))
-    return np.concatenate((tails, bend.learn(_rows_of(bend, table), training), ridges, moves))
+    bends = bend.learn(_rows_of(bend, table), training)
+    return np.concatenate((tails, bends, scaled, ridges, moves))
 
 
 def _split_ridges(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +174,7 @@ def _split_laws(table: np.ndarray) -> Iterator[np.ndarray]:
     of_groups, k = is_of_group(table), 0
     while k < len(table):
         n = 1
-        if of_groups[k]:
+        if of_groups[k] or table[k, KIND] == ERROR_SCALE:
             n = max(int(table[k, ROWS]), 1)
         elif table[k, KIND] == RIDGE:
             n = int(np.argmin(np.append(table[k:, OWN] == table[k, OWN], False)))

@@ -1,7 +1,8 @@
 """The form in which kernels hold a map of coordinates: a table (r, 19) of numbers.
 
 To pass one array on costs a kernel nothing; seven arrays cost a tenth of a gradient. A row moves one
-coordinate. The rows of a group follow each other, and the first of them holds their number:
+coordinate. The rows of a group, and of coordinates with the
+scale of errors, follow each other, and the first of them holds their number:
 
     symbol        column           meaning
                   KIND             the law: TAIL, BEND, and for groups CENTRED (beta > 0) and NOT_CENTRED
@@ -16,6 +17,7 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
     q, v, b       PART, PART_SCALE, PART_BETA   of a location that is not centred itself: p + e^(b v) x_q
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
+    c, v, b, m    CENTER, SCALE, BETA, REFERENCE    of coordinates with the scale of errors
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
     sigma, l      SIDE, REACH      of a bend, in the columns of BETA and THRESHOLD
     a, b          PARENT_A, PARENT_B       of a term of a ridge, in the columns of SCALE and SECOND
@@ -26,7 +28,7 @@ A field (field.py) has the first rows, after those of the innovations of a serie
 (innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
 rows that hold numbers in all columns. A second field and a bend may belong to it.
 
-tail.py, bend.py, ridge.py, group.py and field.py explain the symbols.
+tail.py, bend.py, error_scale.py, ridge.py, group.py and field.py explain the symbols.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, S
 N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)
 RUN, RUN_END, FRAMED = range(10, 13)
 LEVEL, LEVEL_SIZE, LEVEL_FACTOR = range(13, 16)
-TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE, INNOVATIONS = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0, 5.0  # kinds
+TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0  # kinds
+INNOVATIONS, ERROR_SCALE = 5.0, 6.0
 
 
 @kernel(ordered=True)
@@ -64,7 +67,7 @@ def is_of_group(table: np.ndarray) -> np.ndarray:
 
 def depends(table: np.ndarray) -> np.ndarray:
     """Which rows (r,), without those of a field, move a coordinate by others, their parents."""
-    return np.asarray(is_of_group(table) | (table[:, KIND] == RIDGE))
+    return np.asarray(is_of_group(table) | (table[:, KIND] == RIDGE) | (table[:, KIND] == ERROR_SCALE))
 
 
 def are_coordinates(values: np.ndarray, d: int, least: int = 0) -> bool:

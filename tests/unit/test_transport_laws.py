@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stanadapt.transport import _law_skeleton, bend, composition, group, ridge, tail
+from stanadapt.transport import _law_skeleton, bend, composition, error_scale, group, ridge, tail
 from stanadapt.transport.map_table import KIND, OWN
 from stanadapt.transport.training import Training
 
@@ -49,11 +49,19 @@ def parabola(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return np.hstack((a, a * a + e)), np.hstack((-a - 2.0 * a * pull, pull))
 
 
+def regression(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The log of an error and three coefficients around 1, 2 and 3, which vary with it."""
+    v, w = 0.4 * rng.normal(size=(N, 1)), rng.normal(size=(N, 3))
+    score_v = -v / 0.16 + np.square(w).sum(axis=1, keepdims=True) - 3.0
+    return np.hstack((v, [1.0, 2.0, 3.0] + np.exp(v) * w)), np.hstack((score_v, -np.exp(-v) * w))
+
+
 # Independent draws and scores of a target that suits the law; the first variable has one coordinate.
 CASES: dict[ModuleType, Draw] = {
     _law_skeleton: shifted,
     tail: heavy,
     bend: skew,
+    error_scale: regression,
     ridge: parabola,
     group: funnel,
 }

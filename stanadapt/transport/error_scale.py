@@ -1,0 +1,318 @@
+"""The law of coordinates that observations determine with errors of an unknown scale.
+
+If y ~ N(X x, e^(2 v)), the coordinates x are normal given the log scale v of the errors, and all their
+standard deviations are proportional to e^v. Then v has to follow |x|², which changes with every trajectory,
+and draws of v are worse than those of x: of a regression with eight coefficients and 46 observations, half as
+many effective draws. With the means c_i of the draws and m of v, the law
+
+    x_i = c_i + e^(b (v - m)) (z_i - c_i)
+
+makes z and v independent. b is 1 for a log scale, 1/2 for a log variance, -1/2 for a log precision, and
+between these and 0 where a prior bounds x_i, too. The mean of a hierarchy may have this law as well: its error
+is the scale of the hierarchy. If v varies much, group.py has the laws: a threshold belongs to them.
+
+The log determinant is the sum of b (v - m). A gradient costs one exponential for all coordinates that share v
+and b.
+
+Learning takes only scores, which are exact where draws are random. If x is normal given v, then with a
+function f of v alone
+
+    s_v = f(v) - sum_i b_i (s_i (x_i - c_i) + 1).
+
+So the score of each v that may be such a scale is regressed on 1, v, v², v³ and one sum for each variable of
+the program, over its coordinates. There is a law where f leaves a share of the score and the sums explain
+nearly all of it; in the examples that the law is made for they leave some thousandths.
+If there are draws enough, f may also be linear in the other scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..kinds import Integer, Real
+from .grouping.detection import scale_candidates
+from .map_table import (
+    BETA,
+    CENTER,
+    COLUMNS,
+    ERROR_SCALE,
+    KIND,
+    OWN,
+    REFERENCE,
+    ROWS,
+    SCALE,
+    SECOND,
+    are_coordinates,
+)
+from .shape import LEAST
+from .training import Training
+
+KINDS = (ERROR_SCALE,)
+
+# There is a law if f(v) leaves more than the share WORTH of the score of v, and sums at most the share LEFT
+# of that. A law in use stays with half and twice of these.
+WORTH, LEFT = 0.001, 0.25
+LEAST_SLOPE = 0.2  # a variable with a smaller b does not belong to the law
+PLAIN, NEAR = (0.5, 1.0), 0.15  # b becomes ±1 or ±1/2 if it is nearer to it than this
+WIDEST = 0.8  # largest standard deviation of b v
+MOST = 4  # scales that are looked at with a linear part of f
+_POWERS = 4  # of v in f, with the constant
+_SPARE = 15  # a regression needs so many draws more than it has terms
+
+
+@kernel(ordered=True, counted=False, late=True)
+def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> tuple[Real, Integer]:
+    """Write x(z) of the block that begins at row `k`, where x has z or what tails and bends have made of it.
+
+    Returns log |dx/dz| and the row after its last.
+    """
+    grown, after = _growth(table, k, x)
+    factor = np.exp(grown)
+    log_det += table[k, ROWS] * grown
+    while k < after:
+        i, center = int(table[k, OWN]), table[k, CENTER]
+        x[i] = center + factor * (x[i] - center)
+        k += 1
+    return log_det, after
+
+
+@kernel(ordered=True, counted=False, late=True)
+def into_z(table: Any, k: Any, x: Any, z: Any) -> Integer:
+    """Write z(x) of the block that begins at row `k`. Returns the row after its last."""
+    grown, after = _growth(table, k, x)
+    factor = np.exp(-grown)
+    while k < after:
+        i, center = int(table[k, OWN]), table[k, CENTER]
+        z[i] = center + factor * (x[i] - center)
+        k += 1
+    return after
+
+
+@kernel(ordered=True, counted=False, late=True)
+def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Integer:
+    """Turn the score in x into the one in z, for the block that ends before row `end`.
+
+    Returns its first row.
+    """
+    k = end - 1
+    while table[k, ROWS] == 0.0:
+        k -= 1
+    grown, _ = _growth(table, k, x)
+    factor, pull = np.exp(grown), table[k, ROWS]
+    for row in range(k, end):
+        i = int(table[row, OWN])
+        pull += score[i] * (x[i] - table[row, CENTER])
+        score[i] *= factor
+    score[int(table[k, SCALE])] += table[k, BETA] * pull
+    return k
+
+
+@kernel(ordered=True, counted=False, late=True)
+def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Integer:
+    """Turn the score in z into the one in x, for the block that begins at row `k`.
+
+    Returns the row after its last.
+    """
+    grown, after = _growth(table, k, x)
+    factor, pull = np.exp(-grown), table[k, ROWS]
+    for row in range(k, after):
+        i = int(table[row, OWN])
+        score[i] *= factor
+        pull += score[i] * (x[i] - table[row, CENTER])
+    score[int(table[k, SCALE])] -= table[k, BETA] * pull
+    return after
+
+
+@kernel(ordered=True, counted=False)
+def _growth(table: Any, k: Any, x: Any) -> Any:
+    """b (v - m) of the block that begins at row `k`, and the row after its last."""
+    first = table[k]
+    return first[BETA] * (x[int(first[SCALE])] - first[REFERENCE]), k + int(first[ROWS])
+
+
+def are_valid(rows: np.ndarray, d: int) -> bool:
+    """Whether blocks have all their rows, and no coordinate is its own scale."""
+    if not (are_coordinates(rows[:, SCALE], d) and are_coordinates(rows[:, ROWS], len(rows) + 1)):
+        return False
+    k = 0
+    while k < len(rows):
+        length = int(rows[k, ROWS])
+        part = rows[k : k + length]
+        if length == 0 or len(part) < length or np.any(part[1:, ROWS] > 0.0):
+            return False
+        if np.any(part[:, [SCALE, BETA, REFERENCE]] != part[0, [SCALE, BETA, REFERENCE]]):
+            return False
+        k += length
+    return True
+
+
+class ErrorScale(NamedTuple):
+    """Coordinates with the scale e^(b v)."""
+
+    scale: int  # v
+    slope: float  # b
+    members: np.ndarray  # (m,) int64
+
+
+def learn(rows: np.ndarray, training: Training) -> np.ndarray:
+    """The rows that the map has next, learned from draws and from `rows`, those in use."""
+    points = training.points
+    if len(points) < LEAST:
+        return rows
+    return error_scale_rows(learn_error_scales(error_scales_of(rows), training), points)
+
+
+@np.errstate(all="ignore")  # the code refuses results that are not finite
+def learn_error_scales(used: list[ErrorScale], training: Training) -> list[ErrorScale]:
+    """The laws that draws and scores ask for; `used` are those in use."""
+    scales = scale_candidates(*training[:3], set(training.taken.tolist()))
+    if not training.new:
+        scales = np.intersect1d(scales, [law.scale for law in used]).astype(np.int64)
+    draws = _Pulls.of(training)
+    trials = _Trials(draws, scales, linear=False)
+    if len(draws.points) >= len(draws.free) + trials.n_terms + _SPARE:
+        likely = np.argsort(-trials.promises, kind="stable")[:MOST]
+        trials = _Trials(draws, scales[likely], linear=True)
+    kept: list[ErrorScale] = []
+    for k in np.argsort(-trials.promises, kind="stable"):
+        v = int(trials.scales[k])
+        before = [law for law in used if law.scale == v]
+        ease = 2.0 if before else 1.0
+        done = {i for law in kept for i in (law.scale, *law.members.tolist())}
+        if v in done or not (trials.promises[k] * ease > WORTH and trials.left[k] < LEFT * ease):
+            continue
+        slopes = _with_slopes_before(trials.slopes[k], draws.number, before)
+        wide = np.abs(slopes).max() * draws.points[:, v].std() > WIDEST
+        if not wide and trials.left_by(k, slopes) < LEFT * ease:
+            members = np.array([i for i in draws.free.tolist() if i != v and i not in done], np.int64)
+            of = slopes[draws.number[members]]
+            kept += [ErrorScale(v, float(b), members[of == b]) for b in np.unique(of) if b != 0.0]
+    return kept
+
+
+def _with_slopes_before(slopes: np.ndarray, number: np.ndarray, before: list[ErrorScale]) -> np.ndarray:
+    """The slopes b (g,) of variables, plain; where they are not, those of laws `before` stay if near."""
+    found = np.array([_plain(slope) for slope in slopes.tolist()])
+    for law in before:
+        own = np.unique(number[law.members[number[law.members] >= 0]])
+        stay = own[(np.abs(slopes[own] - law.slope) < NEAR) & ~np.isin(np.abs(found[own]), PLAIN)]
+        found[stay] = law.slope
+    return found
+
+
+class _Pulls(NamedTuple):
+    """Draws and scores, and what the scores of v get from each coordinate that has b = 1."""
+
+    points: np.ndarray  # (n, d)
+    scores: np.ndarray  # (n, d)
+    pulls: np.ndarray  # (n, d) s_i (x_i - c_i) + 1 for the free coordinates, else 0
+    free: np.ndarray  # (m,) the coordinates that no other law moves
+    number: np.ndarray  # (d,) the variable of each of them, counted from 0; -1 for others
+
+    @classmethod
+    def of(cls, training: Training) -> _Pulls:
+        points, scores, variables = training[:3]
+        free = np.setdiff1d(np.arange(len(variables)), training.taken)
+        pulls, number = np.zeros(points.shape), np.full(len(variables), -1)
+        pulls[:, free] = scores[:, free] * (points[:, free] - points[:, free].mean(axis=0)) + 1.0
+        number[free] = np.unique(variables[free], return_inverse=True)[1]
+        return cls(points, scores, pulls, free, number)
+
+
+class _Trials:
+    """The regressions of the scores of k coordinates that may be scales, on sums over g variables."""
+
+    def __init__(self, draws: _Pulls, scales: np.ndarray, *, linear: bool) -> None:
+        """With `linear`, f may have a part that is linear in the scores of the other free coordinates.
+
+        Where x correlates with v, and where the means c are not right yet, the score of v has such a part.
+        """
+        n, count = len(draws.points), int(draws.number.max(initial=-1)) + 1
+        powers = _POWERS + (len(draws.free) if linear else 0)
+        self.scales, self.n_terms = scales, powers + count
+        self.promises, self.left = np.zeros(len(scales)), np.ones(len(scales))
+        self.slopes = np.zeros((len(scales), count))
+        if not scales.size or n < self.n_terms + _SPARE:
+            return
+        places = np.arange(len(scales))
+        indicator = (draws.number[:, None] == np.arange(count)).astype(float)
+        sums = np.repeat((draws.pulls @ indicator)[None], len(scales), axis=0)
+        sums[places, :, draws.number[scales]] -= draws.pulls[:, scales].T
+        basis = _powers(draws.points[:, scales])
+        if linear:
+            others = np.repeat(draws.scores[None], len(scales), axis=0)
+            others[places, :, scales] = 0.0
+            basis = np.concatenate((basis, others[:, :, draws.free]), axis=2)
+        score = draws.scores[:, scales].T[:, :, None]
+        rests = np.concatenate((score, sums), axis=2)
+        usable = np.isfinite(basis).all(axis=(1, 2)) & np.isfinite(rests).all(axis=(1, 2))
+        basis[~usable], rests[~usable] = 0.0, 0.0
+        basis = np.linalg.qr(basis)[0]
+        rests -= basis @ (basis.transpose(0, 2, 1) @ rests)
+        self._rest, self._sums = rests[:, :, :1], rests[:, :, 1:]
+        square = self._sums.transpose(0, 2, 1) @ self._sums
+        own = np.einsum("kgg->kg", square)
+        own += np.where(own > 0.0, 1e-10 * own, 1.0)  # a variable of v alone has no sum
+        found = np.linalg.solve(square, self._sums.transpose(0, 2, 1) @ self._rest)
+        alone = np.square(self._rest).sum(axis=(1, 2)) / (n - powers)
+        together = np.square(self._rest - self._sums @ found).sum(axis=(1, 2)) / (n - self.n_terms)
+        usable &= alone > 0.0
+        self.slopes[usable] = -found[usable, :, 0]
+        self.promises[usable] = ((alone - together) / score.var(axis=(1, 2)))[usable]
+        self.left[usable] = (together / alone)[usable]
+
+    def left_by(self, k: int, slopes: np.ndarray) -> float:
+        """The share of what f leaves of the score of scale `k` that remains with slopes b (g,)."""
+        rest = self._rest[k, :, 0]
+        return float(np.square(rest + self._sums[k] @ slopes).sum() / np.square(rest).sum())
+
+
+def _powers(v: np.ndarray) -> np.ndarray:
+    """The powers (k, n, 4) of each column of v (n, k), which have mean 0 and variance 1."""
+    u = ((v - v.mean(axis=0)) / v.std(axis=0)).T
+    return np.stack([u**power for power in range(_POWERS)], axis=2)
+
+
+def _plain(slope: float) -> float:
+    """±1 or ±1/2 if b is near it, 0 if it is small or larger than it can be, else b with two digits."""
+    size = abs(slope)
+    if not LEAST_SLOPE < size < 1.0 + NEAR:
+        return 0.0
+    nearest = min(PLAIN, key=lambda plain: abs(size - plain))
+    return float(np.sign(slope) * (nearest if abs(size - nearest) < NEAR else round(size, 2)))
+
+
+def error_scales_of(rows: np.ndarray) -> list[ErrorScale]:
+    """The laws that rows hold."""
+    found = []
+    for k in np.flatnonzero(rows[:, ROWS] > 0.0):
+        part = rows[k : k + int(rows[k, ROWS])]
+        found.append(ErrorScale(int(part[0, SCALE]), float(part[0, BETA]), part[:, OWN].astype(np.int64)))
+    return found
+
+
+def error_scale_rows(laws: list[ErrorScale], points: np.ndarray) -> np.ndarray:
+    """The rows of a map (r, COLUMNS), with the means of the draws `points` (n, d) for c and m."""
+    tables = [np.zeros((0, COLUMNS))]
+    for law in laws:
+        rows = np.zeros((len(law.members), COLUMNS))
+        rows[:, KIND], rows[:, OWN], rows[0, ROWS] = ERROR_SCALE, law.members, len(rows)
+        rows[:, SCALE], rows[:, SECOND], rows[:, BETA] = law.scale, -1, law.slope
+        rows[:, REFERENCE] = points[:, law.scale].mean()
+        rows[:, CENTER] = points[:, law.members].mean(axis=0)
+        tables.append(rows)
+    return np.concatenate(tables)
+
+
+def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
+    """What the law does to each coordinate, as arrays (d,) for results.
+
+    `error_scale` is the index of v, -1 for a coordinate that is not moved, and `error_slope` is b, else 0.
+    """
+    scale, slope = np.full(d, -1), np.zeros(d)
+    for law in error_scales_of(rows):
+        scale[law.members], slope[law.members] = law.scale, law.slope
+    return {"error_scale": scale, "error_slope": slope}
