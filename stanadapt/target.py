@@ -128,7 +128,7 @@ def log_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real
 
 @kernel(late=True)
 def _moved_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
-    x, kept = np.empty_like(z), np.empty(n_kept(target.transport))
+    x, kept = np.empty_like(z), np.empty(n_kept(target.transport, z.size))
     log_det = into_x_keeping(target.transport, z, x, kept)
     if log_det == np.inf:
         return -np.inf

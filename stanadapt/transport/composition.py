@@ -58,22 +58,22 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
-    """The same; `kept` (n_kept(table),), or (0,), takes what `pull_back_kept` needs of a field."""
+    """The same; `kept` (n_kept(table, d),), or (0,), takes what `pull_back_kept` needs of it."""
     for i in range(z.size):
         x[i] = z[i]
     start, first, latents = field.lengths(table)
-    log_det, k = 0.0, latents
+    inner = _end_of_inner(table, latents)
+    log_det, k, u = _inner_into_x(table, latents, inner, z, x), inner, z
+    if _is_moved_on(table, latents, inner):
+        u = x
+        if latents == 0 and kept.size > 0:
+            for i in range(z.size):
+                kept[i] = x[i]
     while k < len(table):
-        if table[k, KIND] == TAIL:
-            log_det, k = tail.into_x(table, k, z, x, log_det)
-        elif table[k, KIND] == BEND:
-            log_det, k = bend.into_x(table, k, z, x, log_det)
-        elif table[k, KIND] == ERROR_SCALE:
-            log_det, k = error_scale.into_x(table, k, z, x, log_det)
-        elif table[k, KIND] == RIDGE:
-            log_det, k = ridge.into_x(table, k, z, x, log_det)
+        if table[k, KIND] == RIDGE:
+            log_det, k = ridge.into_x(table, k, u, x, log_det)
         else:
-            log_det, k = group.into_x(table, k, z, x, log_det)
+            log_det, k = group.into_x(table, k, u, x, log_det)
     if latents > first:  # the heads, which other laws may have moved, before the latents that depend on them
         log_det += field.into_x(table[first:], x, x, z[:0])
     if first > start:
@@ -84,10 +84,51 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
 
 
 @kernel(ordered=True, counted=False)
-def n_kept(table: Any) -> Any:
-    """How many numbers `into_x_keeping` keeps."""
-    start, first, _ = field.lengths(table)
-    return field.n_kept(table[start:]) if first > start else 0
+def n_kept(table: Any, d: Any) -> Any:
+    """How many numbers `into_x_keeping` keeps in dimension `d`."""
+    start, first, latents = field.lengths(table)
+    if latents > 0:
+        return field.n_kept(table[start:]) if first > start else 0
+    return d if _is_moved_on(table, 0, _end_of_inner(table, 0)) else 0
+
+
+@kernel(ordered=True, counted=False)
+def _end_of_inner(table: Any, first: Any) -> Any:
+    """The row after the inner ones, which begin with `first`: tails, bends and scales of errors."""
+    k = first
+    while k < len(table) and (
+        table[k, KIND] == TAIL or table[k, KIND] == BEND or table[k, KIND] == ERROR_SCALE
+    ):
+        k += 1
+    return k
+
+
+@kernel(ordered=True, counted=False)
+def _is_moved_on(table: Any, first: Any, inner: Any) -> Any:
+    """Whether coordinates with the scale of errors may be moved on, by the rows from `inner` on."""
+    return first < inner < len(table) and table[inner - 1, KIND] == ERROR_SCALE
+
+
+@kernel(ordered=True, counted=False)
+def _inner_into_x(table: Any, first: Any, inner: Any, z: Any, x: Any) -> Any:
+    """Write what the inner rows make of z to `x`, which has z. Returns the log determinant."""
+    log_det, k = 0.0, first
+    while k < inner:
+        if table[k, KIND] == TAIL:
+            log_det, k = tail.into_x(table, k, z, x, log_det)
+        elif table[k, KIND] == BEND:
+            log_det, k = bend.into_x(table, k, z, x, log_det)
+        else:
+            log_det, k = error_scale.into_x(table, k, z, x, log_det)
+    return log_det
+
+
+@kernel(ordered=True)
+def _after_inner(table: Any, first: Any, inner: Any, z: Any) -> Any:
+    """What the inner rows make of z, as a new array (d,)."""
+    u = z.copy()
+    _inner_into_x(table, first, inner, z, u)
+    return u
 
 
 @kernel(ordered=True, counted=False)
@@ -112,21 +153,17 @@ def into_z(table: Any, x: Any, z: Any) -> None:
 
 @kernel(ordered=True, counted=False)
 def _undo_rows(table: Any, first: Any, x: Any, z: Any) -> None:
-    """Write z(x) of the rows from `first` on, those without a field, to `z`.
-
-    Tails and bends come last, since a coordinate with the scale of errors may have one, too.
-    """
-    k = first
-    while k < len(table) and (table[k, KIND] == TAIL or table[k, KIND] == BEND):
-        k += 1
-    alone = k
+    """Write z(x) of the rows from `first` on, those without a field, to `z`, the last laws first."""
+    inner = _end_of_inner(table, first)
+    k = inner
     while k < len(table):
-        if table[k, KIND] == ERROR_SCALE:
-            k = error_scale.into_z(table, k, x, z)
-        elif table[k, KIND] == RIDGE:
-            k = ridge.into_z(table, k, x, z)
-        else:
-            k = group.into_z(table, k, x, z)
+        k = ridge.into_z(table, k, x, z) if table[k, KIND] == RIDGE else group.into_z(table, k, x, z)
+    alone = first
+    while alone < inner and table[alone, KIND] != ERROR_SCALE:
+        alone += 1
+    k = alone
+    while k < inner:
+        k = error_scale.into_z(table, k, z, z)
     k = first
     while k < alone:
         k = tail.into_z(table, k, z, z) if table[k, KIND] == TAIL else bend.into_z(table, k, z, z)
@@ -157,24 +194,49 @@ def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
         return
     if latents > first:
         field.pull_back(table[first:], z, x, score, z[:0])
-    _pull_back_rows(table, latents, z, x, score)
+    _pull_back_rows(table, latents, z, x, score, kept if latents == 0 else z[:0])
 
 
 @kernel(ordered=True, counted=False)
-def _pull_back_rows(table: Any, first: Any, z: Any, x: Any, score: Any) -> None:
+def _pull_back_rows(table: Any, first: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """Turn the score in x into the one in z, for the rows from `first` on, those without a field."""
+    inner = _end_of_inner(table, first)
+    u, scaled = z, x
+    if _is_moved_on(table, first, inner):
+        if kept.size == 0:
+            _pull_back_moved_on(table, z, x, score)
+            return
+        u, scaled = kept, kept
+    _pull_back_through(table, first, inner, z, x, u, scaled, score)
+
+
+@kernel(ordered=True, late=True)
+def _pull_back_moved_on(table: Any, z: Any, x: Any, score: Any) -> None:
+    """The same where outer rows move on what a scale of errors has made, and that has not been kept."""
+    first = field.lengths(table)[2]
+    inner = _end_of_inner(table, first)
+    u = _after_inner(table, first, inner, z)
+    _pull_back_through(table, first, inner, z, x, u, u, score)
+
+
+@kernel(ordered=True, counted=False)
+def _pull_back_through(
+    table: Any, first: Any, inner: Any, z: Any, x: Any, u: Any, scaled: Any, score: Any
+) -> None:
+    """The same: outer rows, from `inner` on, move `u`, and a scale of errors has made `scaled`."""
     end = len(table)
+    while end > inner:
+        if table[end - 1, KIND] == RIDGE:
+            end = ridge.pull_back(table, end, u, x, score)
+        else:
+            end = group.pull_back(table, end, u, x, score)
     while end > first:
         if table[end - 1, KIND] == TAIL:
             end = tail.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == BEND:
             end = bend.pull_back(table, end, z, x, score)
-        elif table[end - 1, KIND] == ERROR_SCALE:
-            end = error_scale.pull_back(table, end, z, x, score)
-        elif table[end - 1, KIND] == RIDGE:
-            end = ridge.pull_back(table, end, z, x, score)
         else:
-            end = group.pull_back(table, end, z, x, score)
+            end = error_scale.pull_back(table, end, z, scaled, score)
 
 
 @kernel(ordered=True, late=True)
@@ -183,7 +245,7 @@ def _pull_back_before_heads(table: Any, z: Any, x: Any, score: Any) -> None:
     _, first, latents = field.lengths(table)
     u = _before_heads(table[first:], x)
     field.pull_back(table[first:], u, x, score, z[:0])
-    _pull_back_rows(table, latents, z, u, score)
+    _pull_back_rows(table, latents, z, u, score, z[:0])
 
 
 @kernel(ordered=True)
@@ -201,17 +263,23 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     found, k, u = score.copy(), latents, x
     if latents > first:
         u = _before_heads(table[first:], x)
-    while k < len(table):
+    inner = _end_of_inner(table, latents)
+    before, scaled = z, u
+    if _is_moved_on(table, latents, inner):
+        before = _after_inner(table, latents, inner, z)
+        scaled = before
+    while k < inner:
         if table[k, KIND] == TAIL:
             k = tail.score_in_x(table, k, z, u, found)
         elif table[k, KIND] == BEND:
             k = bend.score_in_x(table, k, z, u, found)
-        elif table[k, KIND] == ERROR_SCALE:
-            k = error_scale.score_in_x(table, k, z, u, found)
-        elif table[k, KIND] == RIDGE:
-            k = ridge.score_in_x(table, k, z, u, found)
         else:
-            k = group.score_in_x(table, k, z, u, found)
+            k = error_scale.score_in_x(table, k, z, scaled, found)
+    while k < len(table):
+        if table[k, KIND] == RIDGE:
+            k = ridge.score_in_x(table, k, before, u, found)
+        else:
+            k = group.score_in_x(table, k, before, u, found)
     if latents > first:
         field.score_in_x(table[first:], u, x, found)
     if start > 0:
@@ -278,9 +346,9 @@ def is_map(table: np.ndarray, d: int) -> bool:
     """Whether `table` is a map of `d` coordinates, with which kernels stay inside of their arrays.
 
     A table that comes from a file may hold anything. In a map each coordinate is moved by one law, but for
-    heads that have a law given the root, and coordinates with the scale of errors, which may have a tail or a
-    bend, too; rows that move one coordinate alone come first; groups have all their rows; and no coordinate
-    is moved after others that depend on it.
+    heads that have a law given the root, and coordinates with the scale of errors, which another law may
+    move, too; the laws have their order; groups have all their rows; and no coordinate is moved after others
+    that depend on it.
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False
@@ -299,14 +367,14 @@ def is_map(table: np.ndarray, d: int) -> bool:
         return False
     ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
     again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])
-    of_others = depends(table)
-    alone = np.count_nonzero(~of_others)
-    if of_others[:alone].any():
+    scaled = table[:, KIND] == ERROR_SCALE
+    if len(set(own[~scaled])) < np.count_nonzero(~scaled) - np.count_nonzero(again):
         return False
-    if len(set(own[alone:])) < len(own[alone:]) - np.count_nonzero(again):
+    if len(set(own[scaled])) < np.count_nonzero(scaled):
         return False
-    once = own[table[:, KIND] != ERROR_SCALE]
-    if len(set(once)) < len(once) - np.count_nonzero(again):
+    outer = depends(table) & ~scaled
+    order = np.where(outer, 2, np.where(scaled, 1, 0))
+    if np.any(np.diff(order) < 0):
         return False
     if not all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS):
         return False

@@ -167,13 +167,16 @@ def learn(rows: np.ndarray, training: Training) -> np.ndarray:
 
 @np.errstate(all="ignore")  # the code refuses results that are not finite
 def learn_error_scales(used: list[ErrorScale], training: Training) -> list[ErrorScale]:
-    """The laws that draws and scores ask for; `used` are those in use."""
+    """The laws that draws and scores ask for; `used` are those in use.
+
+    Coordinates that another law moves may have this law before it, but none of them can be the scale.
+    """
     scales = scale_candidates(*training[:3], set(training.taken.tolist()))
     if not training.new:
         scales = np.intersect1d(scales, [law.scale for law in used]).astype(np.int64)
     draws = _Pulls.of(training)
     trials = _Trials(draws, scales, linear=False)
-    if len(draws.points) >= len(draws.free) + trials.n_terms + _SPARE:
+    if len(draws.points) >= len(draws.number) + trials.n_terms + _SPARE:
         likely = np.argsort(-trials.promises, kind="stable")[:MOST]
         trials = _Trials(draws, scales[likely], linear=True)
     kept: list[ErrorScale] = []
@@ -187,7 +190,7 @@ def learn_error_scales(used: list[ErrorScale], training: Training) -> list[Error
         slopes = _with_slopes_before(trials.slopes[k], draws.number, before)
         wide = np.abs(slopes).max() * draws.points[:, v].std() > WIDEST
         if not wide and trials.left_by(k, slopes) < LEFT * ease:
-            members = np.array([i for i in draws.free.tolist() if i != v and i not in done], np.int64)
+            members = np.array([i for i in range(len(draws.number)) if i != v and i not in done], np.int64)
             of = slopes[draws.number[members]]
             kept += [ErrorScale(v, float(b), members[of == b]) for b in np.unique(of) if b != 0.0]
     return kept
@@ -197,7 +200,7 @@ def _with_slopes_before(slopes: np.ndarray, number: np.ndarray, before: list[Err
     """The slopes b (g,) of variables, plain; where they are not, those of laws `before` stay if near."""
     found = np.array([_plain(slope) for slope in slopes.tolist()])
     for law in before:
-        own = np.unique(number[law.members[number[law.members] >= 0]])
+        own = np.unique(number[law.members])
         stay = own[(np.abs(slopes[own] - law.slope) < NEAR) & ~np.isin(np.abs(found[own]), PLAIN)]
         found[stay] = law.slope
     return found
@@ -208,30 +211,26 @@ class _Pulls(NamedTuple):
 
     points: np.ndarray  # (n, d)
     scores: np.ndarray  # (n, d)
-    pulls: np.ndarray  # (n, d) s_i (x_i - c_i) + 1 for the free coordinates, else 0
-    free: np.ndarray  # (m,) the coordinates that no other law moves
-    number: np.ndarray  # (d,) the variable of each of them, counted from 0; -1 for others
+    pulls: np.ndarray  # (n, d) s_i (x_i - c_i) + 1
+    number: np.ndarray  # (d,) the variable of each coordinate, counted from 0
 
     @classmethod
     def of(cls, training: Training) -> _Pulls:
         points, scores, variables = training[:3]
-        free = np.setdiff1d(np.arange(len(variables)), training.taken)
-        pulls, number = np.zeros(points.shape), np.full(len(variables), -1)
-        pulls[:, free] = scores[:, free] * (points[:, free] - points[:, free].mean(axis=0)) + 1.0
-        number[free] = np.unique(variables[free], return_inverse=True)[1]
-        return cls(points, scores, pulls, free, number)
+        pulls = scores * (points - points.mean(axis=0)) + 1.0
+        return cls(points, scores, pulls, np.unique(variables, return_inverse=True)[1])
 
 
 class _Trials:
     """The regressions of the scores of k coordinates that may be scales, on sums over g variables."""
 
     def __init__(self, draws: _Pulls, scales: np.ndarray, *, linear: bool) -> None:
-        """With `linear`, f may have a part that is linear in the scores of the other free coordinates.
+        """With `linear`, f may have a part that is linear in the scores of the other coordinates.
 
         Where x correlates with v, and where the means c are not right yet, the score of v has such a part.
         """
-        n, count = len(draws.points), int(draws.number.max(initial=-1)) + 1
-        powers = _POWERS + (len(draws.free) if linear else 0)
+        n, count = len(draws.points), int(draws.number.max()) + 1
+        powers = _POWERS + (len(draws.number) if linear else 0)
         self.scales, self.n_terms = scales, powers + count
         self.promises, self.left = np.zeros(len(scales)), np.ones(len(scales))
         self.slopes = np.zeros((len(scales), count))
@@ -245,7 +244,7 @@ class _Trials:
         if linear:
             others = np.repeat(draws.scores[None], len(scales), axis=0)
             others[places, :, scales] = 0.0
-            basis = np.concatenate((basis, others[:, :, draws.free]), axis=2)
+            basis = np.concatenate((basis, others), axis=2)
         score = draws.scores[:, scales].T[:, :, None]
         rests = np.concatenate((score, sums), axis=2)
         usable = np.isfinite(basis).all(axis=(1, 2)) & np.isfinite(rests).all(axis=(1, 2))

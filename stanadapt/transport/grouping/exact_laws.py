@@ -366,7 +366,7 @@ def _with_exact_place(
     same = (slope, offset) == (group.slope, group.offset) and len(group.thresholds) > 0
     placed = group._replace(slope=slope, offset=offset)
     precision, weighted = data_terms(draws, group, others)
-    if not (_has_own_data(group, others, draws) and np.isfinite(precision + weighted).all()):
+    if not (_has_own_data(group, others) and np.isfinite(precision + weighted).all()):
         return group if same else fit_law(pulled, placed, free=False)
     exact = law_with_data(pulled, placed, precision, weighted)
     near = same and all(
@@ -380,15 +380,15 @@ def has_exact_data(group: Group, others: list[Group], draws: ScoredDraws) -> boo
     """Whether a law explains the scores wholly and these also tell its thresholds and y.
 
     The scores do not tell them if members are locations or scales of others, because these others then take
-    the place of data; nor if the likelihood has other parameters.
+    the place of data.
     """
-    return _has_own_data(group, others, draws) and not residual_share(group, others, draws) > EXACT
+    return _has_own_data(group, others) and not residual_share(group, others, draws) > EXACT
 
 
-def _has_own_data(group: Group, others: list[Group], draws: ScoredDraws) -> bool:
-    """Whether nothing but its own data stands in a member's likelihood."""
+def _has_own_data(group: Group, others: list[Group]) -> bool:
+    """Whether nothing but data and small parameters stands in a member's likelihood."""
     members = set(map(int, group.members))
-    return draws.likelihood is None and not any(members & parents_of(other) for other in others)
+    return not any(members & parents_of(other) for other in others)
 
 
 def _plain(values: np.ndarray) -> float:

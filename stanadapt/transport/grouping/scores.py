@@ -138,16 +138,33 @@ def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.
     """1 / sigma² and y / sigma² (m,) of each member's data N(y, sigma²), NaN where the scores do not tell.
 
     If the law explains the scores wholly, these are the coefficients of the terms x_i and 1 that do not come
-    from the prior.
+    from the prior. A shared likelihood gives sigma at the median of its error, and y at the means of its
+    other parameters.
     """
     left = _left_by_near(draws, law, groups)
     if not left.tells(0):
         return np.full(len(law.members), np.nan), np.full(len(law.members), np.nan)
-    found = left.coefficients
+    found, more = left.coefficients, draws.likelihood
+    newest, first = draws.points[-MOST_DRAWS:], left.first
+    shared = first + (3 if law.is_located else 2)  # the first term of the shared likelihood
     if law.beta > 0.0:
-        return -found[:, 1], found[:, 0]
-    unit = np.exp(_medians(draws.points[-MOST_DRAWS:], law)[:, 0])
-    return -found[:, left.first] * unit * unit, found[:, left.first + 1] * unit
+        precision, weighted = -found[:, 1], found[:, 0]
+        if more is not None:
+            precision = precision - found[:, shared + 1]
+            weighted = (
+                weighted + found[:, shared] + _at_means(found[:, shared + 2 :], newest, more.parameters)
+            )
+        return precision, weighted
+    unit, weighted = np.exp(_medians(newest, law)[:, 0]), found[:, first + 1]
+    if more is not None:
+        others = more.parameters[~np.isin(more.parameters, law.locations)]
+        weighted = weighted + _at_means(found[:, shared:], newest, others)
+    return -found[:, first] * unit * unit, weighted * unit
+
+
+def _at_means(coefficients: np.ndarray, points: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+    """The sum (m,) of parameters, at their means, times the first of the coefficients (m, k)."""
+    return np.asarray(coefficients[:, : len(parameters)] @ points[:, parameters].mean(axis=0))
 
 
 def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) -> int:
