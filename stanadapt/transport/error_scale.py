@@ -8,8 +8,8 @@ many effective draws. With the means c_i of the draws and m of v, the law
     x_i = c_i + e^(b (v - m)) (z_i - c_i)
 
 makes z and v independent. b is 1 for a log scale, 1/2 for a log variance, -1/2 for a log precision, and
-between these and 0 where a prior bounds x_i, too. The mean of a hierarchy may have this law as well: its error
-is the scale of the hierarchy. If v varies much, group.py has the laws: a threshold belongs to them.
+between these and 0 where a prior bounds x_i, too. The mean of a hierarchy may have this law as well: its
+error is the scale of the hierarchy. If v varies much, group.py has the laws: a threshold belongs to them.
 
 The log determinant is the sum of b (v - m). A gradient costs one exponential for all coordinates that share v
 and b.

@@ -21,6 +21,11 @@ where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i w
 parameters: beta is ±1 for a log scale, ±½ for a log variance or precision, and two scale parameters make a
 product of scales.
 
+If the error of the data has an unknown log scale v, sigma_i is proportional to e^v. With a middle m of v and
+f = e^(v - m), eta_i = u - (v - m) - a_i and o_i f take the places of eta_i and o_i where beta > 0. Where
+beta < 0, eta_i = -u + (v - m) - a_i, and (y_i + C e^(a_i) p) / f takes that of y_i + C e^(a_i) p. Then z_i
+does not depend on v either.
+
 The log determinant is the sum of log(o_i w_i^½). A gradient costs O(rows) more, with one exponential a group.
 Kernels add one product at a time to a sum, so that every copy of a kernel rounds alike (jit.py). grouping/
 learns groups from draws and scores.
@@ -46,6 +51,7 @@ from .map_table import (
     BETA_2,
     CENTRED,
     DATA,
+    ERROR_MIDDLE,
     KIND,
     LOCATION,
     LOG_UNITS,
@@ -63,6 +69,7 @@ from .map_table import (
     THRESHOLD,
     UNIT,
     are_coordinates,
+    has_error,
 )
 from .training import Training
 
@@ -74,7 +81,10 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> tuple[Real, Inte
     """Write x(z) of the group that begins at row `k`. Returns log |dx/dz| and the row after its last."""
     kind = table[k, KIND]
     ratio, after = _law(table, k, x)
+    factor, log_factor = _error_factor(table[k], x)
     log_det += table[k, LOG_UNITS]
+    if kind == CENTRED:
+        log_det += table[k, ROWS] * log_factor
     product = 1.0
     while k < after:  # rows with the same p together, so that the compiler makes a fast loop
         p, last = _stretch(table, k, after, x)
@@ -86,8 +96,9 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> tuple[Real, Inte
             root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
             if kind == CENTRED:
                 here += w * (row[DATA] - here)
+                root *= factor
             else:
-                here = 0.0 + root * np.sqrt(1.0 - w) * (row[DATA] + here)
+                here = 0.0 + root * np.sqrt(1.0 - w) * factor * (row[DATA] + here)
             x[i] = here + root * row[UNIT] * z[i]
             product *= inverse
             if product > 1e150:  # a logarithm is slow, and a product overflows
@@ -102,6 +113,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Integer:
     """Write z(x) of the group that begins at row `k`. Returns the row after its last."""
     kind = table[k, KIND]
     ratio, after = _law(table, k, x)
+    factor, _ = _error_factor(table[k], x)
     while k < after:
         p, last = _stretch(table, k, after, x)
         while k < last:
@@ -111,8 +123,9 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Integer:
             root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
             if kind == CENTRED:
                 here += w * (row[DATA] - here)
+                root *= factor
             else:
-                here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
+                here = root * np.sqrt(1.0 - w) * factor * (row[DATA] + here)
             z[i] = (x[i] - here) / (root * row[UNIT])
             k += 1
     return after
@@ -129,7 +142,8 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Integer:
         k -= 1
     kind = table[k, KIND]
     ratio, _ = _law(table, k, x)
-    pull, m = 0.0, k
+    factor, _ = _error_factor(table[k], x)
+    pull, growth, m = 0.0, 0.0, k
     while m < end:
         p, last = _stretch(table, m, end, x)
         drag, first = 0.0, m
@@ -137,15 +151,19 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Integer:
             row = table[m]
             i = int(row[OWN])
             s = score[i]
-            change, slope, scale, left = _derivatives(row, kind, ratio, p)
+            change, slope, scale, left, grown = _derivatives(row, kind, ratio, p, factor)
             pull += left
             pull += s * change
             pull += s * left * scale * z[i]
+            growth += s * grown
+            if kind == CENTRED:
+                growth += 1.0
+                growth += s * scale * z[i]
             drag += s * slope
             score[i] = s * scale
             m += 1
         _add_drag(table[first], x, score, drag)
-    _add(table[k], score, pull)
+    _add(table[k], score, pull, growth)
     return k
 
 
@@ -157,22 +175,27 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Integer:
     """
     first, kind = k, table[k, KIND]
     ratio, after = _law(table, k, x)
-    pull = 0.0
+    factor, _ = _error_factor(table[k], x)
+    pull, growth = 0.0, 0.0
     while k < after:
         p, last = _stretch(table, k, after, x)
         drag, shared = 0.0, k
         while k < last:
             i = int(table[k, OWN])
-            change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
+            change, slope, scale, left, grown = _derivatives(table[k], kind, ratio, p, factor)
             s = score[i] / scale
             pull += left
             pull += s * change
             pull += s * left * scale * z[i]
+            growth += s * grown
+            if kind == CENTRED:
+                growth += 1.0
+                growth += s * scale * z[i]
             drag += s * slope
             score[i] = s
             k += 1
         _add_drag(table[shared], x, score, -drag)
-    _add(table[first], score, -pull)
+    _add(table[first], score, -pull, -growth)
     return after
 
 
@@ -208,22 +231,38 @@ def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
 
 
 @kernel(ordered=True, counted=False)
-def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
-    """dx_i/deta and dx_i/dp at z_i = 0; dx_i/dz_i; and 1 - w, the derivative of log dx_i/dz_i in eta."""
+def _error_factor(row: Any, x: Any) -> Any:
+    """f, or 1 / f where beta < 0, of the group with this first row, and its logarithm; 1 without an error."""
+    if not has_error(row[SECOND], row[BETA], row[BETA_2]):
+        return 1.0, 0.0
+    log_factor = -row[BETA_2] * (x[int(row[SECOND])] - row[ERROR_MIDDLE])
+    return np.exp(log_factor), log_factor
+
+
+@kernel(ordered=True, counted=False)
+def _derivatives(row: Any, kind: Any, ratio: Any, p: Any, factor: Any) -> Any:
+    """dx_i/deta and dx_i/dp at z_i = 0; dx_i/dz_i; 1 - w, the derivative of log dx_i/dz_i in eta; and the one
+    of x_i in the logarithm of the factor at z_i = 0.
+    """
     w = 1.0 / (1.0 + ratio * row[THRESHOLD])
     root, left, slope = np.sqrt(w), 1.0 - w, row[SLOPE]
     if kind == CENTRED:
         at = row[OFFSET] + slope * p
-        return 2.0 * w * left * (row[DATA] - at), left * slope, root * row[UNIT], left
-    middle = root * np.sqrt(left)
-    return (left - w) * middle * (row[DATA] + slope * p), middle * slope, root * row[UNIT], left
+        return 2.0 * w * left * (row[DATA] - at), left * slope, root * factor * row[UNIT], left, 0.0
+    middle = root * np.sqrt(left) * factor
+    here = middle * (row[DATA] + slope * p)
+    return (left - w) * here, middle * slope, root * row[UNIT], left, here
 
 
 @kernel(ordered=True, counted=False)
-def _add(first: Any, score: Any, pull: Any) -> None:
-    """Add `pull`, a derivative in eta, to the scores of a group's scale parameters."""
+def _add(first: Any, score: Any, pull: Any, growth: Any) -> None:
+    """Add `pull`, a derivative in eta, to the scores of a group's scale parameters, and `growth`, the one in
+    the logarithm of the factor, to that of its error.
+    """
     score[int(first[SCALE])] += first[BETA] * pull
     if first[SECOND] >= 0.0:
+        if has_error(first[SECOND], first[BETA], first[BETA_2]):
+            pull -= growth
         score[int(first[SECOND])] += first[BETA_2] * pull
 
 
@@ -248,6 +287,8 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
         if np.any(part[:, KIND] != part[0, KIND]) or np.isin(parents, later).any():
             return False
         if np.any((part[:, PART] >= 0.0) & (part[:, PART_SCALE] < 0.0)):
+            return False
+        if has_error(*part[0, [SECOND, BETA, BETA_2]]) and np.any(part[:, PART] >= 0.0):
             return False
         k += length
     return True

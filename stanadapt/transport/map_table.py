@@ -16,6 +16,7 @@ scale of errors, follow each other, and the first of them holds their number:
     y             DATA
     C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
     q, v, b       PART, PART_SCALE, PART_BETA   of a location that is not centred itself: p + e^(b v) x_q
+    v, m          SECOND, ERROR_MIDDLE   of an unknown error; beta' then has the other sign than beta
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
     c, v, b, m    CENTER, SCALE, BETA, REFERENCE    of coordinates with the scale of errors
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
@@ -44,6 +45,7 @@ KIND, ROWS, OWN, SCALE, SECOND, LOCATION, APART = range(7)
 BETA, BETA_2, REFERENCE, LOG_UNITS, THRESHOLD, UNIT, DATA, SLOPE, OFFSET = range(7, 16)
 PART, PART_SCALE, PART_BETA = range(16, COLUMNS)
 CENTER, RATE = DATA, UNIT
+ERROR_MIDDLE = PART_BETA  # a group with an error has no parts
 KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, THRESHOLD
 PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, SLOPE
 # Of a field.
@@ -58,6 +60,12 @@ INNOVATIONS, ERROR_SCALE = 5.0, 6.0
 def no_transport() -> Any:
     """The map without rows: z is x."""
     return np.empty((0, COLUMNS))
+
+
+@kernel(ordered=True, counted=False)
+def has_error(second: Any, beta: Any, beta_2: Any) -> Any:
+    """Whether the second scale of a group is that of the error of its data."""
+    return second >= 0.0 and beta * beta_2 < 0.0
 
 
 def is_of_group(table: np.ndarray) -> np.ndarray:

@@ -7,8 +7,15 @@ import pytest
 
 from stanadapt.transport import bend, composition, error_scale
 from stanadapt.transport.error_scale import ErrorScale, error_scale_rows, error_scales_of
-from stanadapt.transport.grouping.groups import Group, group_rows
-from stanadapt.transport.map_table import COLUMNS, SCALE
+from stanadapt.transport.grouping.groups import (
+    Group,
+    ScoredDraws,
+    group_rows,
+    groups_of,
+    pull_draws,
+    same_law,
+)
+from stanadapt.transport.map_table import COLUMNS, OWN, SCALE
 from stanadapt.transport.training import Training
 
 NONE = np.empty((0, COLUMNS))
@@ -89,34 +96,27 @@ def test_two_scales_have_a_law_each() -> None:
     assert found == [(3, [0, 1, 2]), (8, [4, 5, 6, 7])]
 
 
+_PLACE, _NUMBERS = (np.array([4]), 1.0), (np.array([0.1, -0.2]), np.array([0.5, -1.0]))
+GROUP = Group(np.array([2, 3]), np.array([6]), 1.0, -1, 0.0, *_PLACE, 0.0, *_NUMBERS)
+WITH_ERROR = [GROUP._replace(beta=beta, slope=2.0, error=7, middle=0.3) for beta in (1.0, -1.0)]
+
+
 def maps() -> dict[str, np.ndarray]:
     """Maps of eight coordinates: 7 is a scale of errors, 6 that of a group."""
     points = np.random.default_rng(8).normal(size=(50, 8))
     laws = [ErrorScale(7, 1.0, np.array([0, 1, 2, 3])), ErrorScale(7, -0.5, np.array([4]))]
     scaled = error_scale_rows(laws, points)
-    one = group_rows(
-        [
-            Group(
-                np.array([2, 3]),
-                np.array([6]),
-                1.0,
-                -1,
-                0.0,
-                np.array([4]),
-                1.0,
-                0.0,
-                np.array([0.1, -0.2]),
-                np.array([0.5, -1.0]),
-            )
-        ],
-        points,
-    )
+    one = group_rows([GROUP], points)
     bends = bend.bend_rows([bend.Bend(0, 0.1, 0.5, 0.7, -1.0, 4.0), bend.Bend(7, 0.2, 0.3, 0.5, 1.0, np.inf)])
     return {
         "alone": scaled,
         "with bends": np.concatenate((bends, scaled)),
         "before a group": np.concatenate((scaled, one)),
         "between bends and a group": np.concatenate((bends, scaled, one)),
+        "a group with an error": group_rows([WITH_ERROR[0]], points),
+        "a group that is not centred, with an error": np.concatenate(
+            (bends, group_rows(WITH_ERROR[1:], points))
+        ),
     }
 
 
@@ -157,8 +157,26 @@ def test_laws_one_after_another_have_their_determinant_inverse_and_scores(name: 
 @pytest.mark.parametrize("name", maps())
 def test_what_is_no_map_is_refused(name: str) -> None:
     rows = maps()[name]
-    own_scale, backwards = rows.copy(), rows[::-1]
-    own_scale[own_scale[:, SCALE] == 7.0, SCALE] = 0.0
+    own_scale = rows.copy()
+    own_scale[:, SCALE] = rows[-1, OWN]
     assert not composition.is_map(own_scale, 8)
-    assert not composition.is_map(backwards, 8)
+    assert not composition.is_map(rows[::-1], 8)
     assert not composition.is_map(np.concatenate((rows, rows)), 8)
+
+
+@pytest.mark.parametrize("one", WITH_ERROR, ids=["centred", "not centred"])
+def test_a_group_with_an_error_is_the_same_in_rows_and_where_it_is_learned(one: Group) -> None:
+    rng = np.random.default_rng(11)
+    points, scores = rng.normal(size=(2, 30, 8))
+    rows = group_rows([one], points)
+    (again,) = groups_of(rows)
+    for name, value in one._asdict().items():
+        np.testing.assert_allclose(getattr(again, name), value, atol=1e-12, err_msg=name)
+    assert not same_law(rows, group_rows([one._replace(error=-1)], points))
+    z, score_z = composition.transport_draws(rows, points, scores)
+    undone = pull_draws(ScoredDraws(points, scores), [one])
+    units = undone.points[:, one.members] / z[:, one.members]
+    np.testing.assert_allclose(units, np.broadcast_to(units[:1], units.shape))  # a map keeps the unit of x
+    others = [0, 1, 4, 5, 6, 7]
+    np.testing.assert_allclose(undone.points[:, others], z[:, others])
+    np.testing.assert_allclose(undone.scores[:, others], score_z[:, others])

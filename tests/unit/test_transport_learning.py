@@ -385,7 +385,7 @@ def test_draws_that_tell_nothing_of_a_location_leave_it(located: bool, offset: b
     """The thresholds are so far beyond the draws that the prior of no member matters."""
     rng = np.random.default_rng(4)
     x, p = rng.normal(size=(3, 40)), rng.normal(size=(1, 40))
-    view = View(x, -x, np.full((1, 40), 40.0), p, True)
+    view = View(x, -x, np.full((1, 40), 40.0), p, True, np.ones(40))
     group = Group(
         np.arange(3), np.array([3]), 1.0, -1, 0.0, np.array([4]), 0.5, 0.25, np.zeros(3), x.mean(axis=1)
     )

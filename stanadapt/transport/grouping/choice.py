@@ -99,6 +99,9 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
         others = [other for other in groups if other is not groups[k]]
+        if groups[k].error >= 0 and not has_exact_data(groups[k], others, draws):
+            groups[k] = groups[k]._replace(error=-1)
+            others = [other for other in groups if other is not groups[k]]
         groups[k] = simplify(groups[k], groups, draws, pulled)
         if not has_exact_data(groups[k], others, draws):
             groups[k] = _refit(groups[k], pulled)
@@ -250,7 +253,7 @@ def _with_second_scale(
     group: Group, groups: list[Group], raw: ScoredDraws, draws: ScoredDraws, variables: np.ndarray
 ) -> Group:
     """The group with a second scale parameter that all members share, if the draws and scores ask for it."""
-    if group.second >= 0:
+    if group.second >= 0 or group.error >= 0:
         return group
     taken = {int(i) for other in groups for i in (*other.members, *other.scales)}
     scales = np.array([i for i in np.flatnonzero(may_be_parents(variables)) if i not in taken], np.int64)

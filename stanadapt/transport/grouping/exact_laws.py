@@ -368,12 +368,19 @@ def _with_exact_place(
     precision, weighted = data_terms(draws, group, others)
     if not (_has_own_data(group, others) and np.isfinite(precision + weighted).all()):
         return group if same else fit_law(pulled, placed, free=False)
+    if draws.likelihood is not None and group.part_scale < 0 and group.second < 0:
+        placed = placed._replace(error=draws.likelihood.error, middle=draws.likelihood.middle)
     exact = law_with_data(pulled, placed, precision, weighted)
-    near = same and all(
+    near = (same and exact.error == group.error) and all(
         np.allclose(one, other, rtol=NEAR, atol=NEAR)
-        for one, other in ((exact.thresholds, group.thresholds), (exact.data, group.data))
+        for one, other in ((_plain_thresholds(exact), _plain_thresholds(group)), (exact.data, group.data))
     )
     return group if near else exact
+
+
+def _plain_thresholds(group: Group) -> np.ndarray:
+    """The thresholds (m,), where the log scale of an unknown error is 0."""
+    return group.thresholds + (group.error_beta * group.middle if group.error >= 0 else 0.0)
 
 
 def has_exact_data(group: Group, others: list[Group], draws: ScoredDraws) -> bool:

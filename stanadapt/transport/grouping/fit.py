@@ -35,8 +35,10 @@ _WEIGHT = 2.0  # of the prior of y, as a number of draws; this prior has the mea
 def fit_law(draws: ScoredDraws, law: Group, *, free: bool = True, offset: bool = False) -> Group:
     """The law with thresholds and y fitted to draws, and C and c too if it is `free`.
 
-    Without `offset` a free law has c = 0. A law that is not free keeps its C and c.
+    Without `offset` a free law has c = 0. A law that is not free keeps its C and c. An unknown error is left
+    out: only scores tell it (exact_laws.py).
     """
+    law = law._replace(error=-1)
     view = view_of(draws, law)
     if not free:
         return _with_numbers(law, view, law.slope, law.offset)
@@ -158,7 +160,7 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, thresholds: Any, data: Any) -> A
 
 def _fit_thresholds(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
     """The thresholds and y of all members (m,), from F on a grid of thresholds."""
-    x, s, eta, p, up = view
+    x, s, eta, p, up, _ = view
     thresholds, data = _search_thresholds(x, s, eta, slope * p + offset, up)
     return thresholds, data
 

@@ -38,6 +38,7 @@ from ..map_table import (
     CENTRED,
     COLUMNS,
     DATA,
+    ERROR_MIDDLE,
     KIND,
     LOCATION,
     LOG_UNITS,
@@ -54,6 +55,7 @@ from ..map_table import (
     SLOPE,
     THRESHOLD,
     UNIT,
+    has_error,
     is_of_group,
 )
 
@@ -79,6 +81,9 @@ class Group(NamedTuple):
     parts: np.ndarray = _NO_PARTS  # (m,), or (1,) -1 for none
     part_scale: int = -1
     part_beta: float = 0.0
+    # For data with an unknown error: its log scale v, -1 for none, and the v at which thresholds hold.
+    error: int = -1
+    middle: float = 0.0
 
     @property
     def is_located(self) -> bool:
@@ -94,12 +99,19 @@ class Group(NamedTuple):
         """The same law with other locations, each a single coordinate."""
         return self._replace(locations=locations, parts=_NO_PARTS, part_scale=-1, part_beta=0.0)
 
+    @property
+    def error_beta(self) -> float:
+        """What eta multiplies the log scale of the error by."""
+        return -1.0 if self.beta > 0.0 else 1.0
+
 
 class Likelihood(NamedTuple):
     """A normal likelihood that coordinates share."""
 
     precision: np.ndarray  # (n,) of the error, at each draw
     parameters: np.ndarray  # (k,) the coordinates that its mean may depend on
+    error: int = -1  # the log scale of the error, -1 if it is known
+    middle: float = 0.0  # the median of that scale, where the precision is 1
 
 
 class ScoredDraws(NamedTuple):
@@ -130,6 +142,7 @@ class View(NamedTuple):
     eta: np.ndarray  # (1 or m, n) the log scale, before the threshold is subtracted
     p: np.ndarray  # (1 or m, n) the location; zeros where there is none
     up: bool  # whether beta is positive
+    factor: np.ndarray  # (n,) of scales, or of locations where beta is negative, by the error
 
 
 def groups_of(table: np.ndarray) -> list[Group]:
@@ -141,21 +154,25 @@ def groups_of(table: np.ndarray) -> list[Group]:
     for k in np.flatnonzero(is_of_group(table) & (table[:, ROWS] > 0.0)):
         rows = table[k : k + int(table[k, ROWS])]
         first = rows[0]
-        thresholds = first[REFERENCE] + 0.5 * np.log(rows[:, THRESHOLD])
+        thresholds, second = first[REFERENCE] + 0.5 * np.log(rows[:, THRESHOLD]), first[[SECOND, BETA_2]]
+        error, middle = -1, 0.0
+        if has_error(first[SECOND], first[BETA], first[BETA_2]):
+            error, middle = int(first[SECOND]), float(first[ERROR_MIDDLE])
+            thresholds, second = thresholds - first[BETA_2] * middle, np.array([-1.0, 0.0])
         slope = float(first[SLOPE])
         if first[BETA] < 0.0:
             slope = float(np.round(slope * np.exp(-thresholds[0]), _DIGITS))
         apart = bool(first[APART] > 0.0)
         scales, members = rows[:1, SCALE].astype(np.int64), rows[:, OWN].astype(np.int64)
         locations = rows[: len(rows) if apart else 1, LOCATION].astype(np.int64)
-        law = float(first[BETA]), int(first[SECOND]), float(first[BETA_2]), locations
+        law = float(first[BETA]), int(second[0]), float(second[1]), locations
         parts = rows[: len(rows) if first[PART] >= 0.0 else 1, PART].astype(np.int64)
-        of_parts = parts, int(first[PART_SCALE]), float(first[PART_BETA])
+        part_beta = float(first[PART_BETA]) if error < 0 else 0.0
+        of_parts = parts, int(first[PART_SCALE]), part_beta
         if first[PART] >= 0.0:
             law = (*law[:3], locations[:1])
-        group = Group(
-            members, scales, *law, slope, float(first[OFFSET]), thresholds, rows[:, DATA].copy(), *of_parts
-        )
+        numbers = slope, float(first[OFFSET]), thresholds, rows[:, DATA].copy()
+        group = Group(members, scales, *law, *numbers, *of_parts, error, middle)
         before = found[-1] if found else None
         alone = len(rows) == 1 and before is not None and len(before.scales) == len(before.members)
         if before is not None and alone and _is_continued(before, group, apart):
@@ -192,6 +209,8 @@ def group_rows(groups: list[Group], points: np.ndarray) -> np.ndarray:
         middles = group.beta * points[:, group.scales].mean(axis=0)
         if group.second >= 0:
             middles = middles + group.beta_2 * points[:, group.second].mean()
+        if group.error >= 0:
+            middles = middles + group.error_beta * (points[:, group.error].mean() - group.middle)
         units = np.sqrt(1.0 + np.exp(-2.0 * (middles - group.thresholds)))
         rows[:, KIND] = CENTRED if group.beta > 0.0 else NOT_CENTRED
         rows[:, OWN], rows[:, SCALE] = group.members, group.scales
@@ -204,6 +223,13 @@ def group_rows(groups: list[Group], points: np.ndarray) -> np.ndarray:
         )
         rows[:, BETA], rows[:, BETA_2], rows[:, REFERENCE] = group.beta, group.beta_2, references
         rows[:, THRESHOLD], rows[:, UNIT] = np.exp(2.0 * (group.thresholds - references)), units
+        if group.error >= 0:
+            rows[:, SECOND], rows[:, BETA_2], rows[:, ERROR_MIDDLE] = (
+                group.error,
+                group.error_beta,
+                group.middle,
+            )
+            rows[:, REFERENCE] += group.error_beta * group.middle
         rows[:, DATA] = group.data
         rows[:, SLOPE] = group.slope * (np.exp(group.thresholds) if group.beta < 0.0 else 1.0)
         rows[:, OFFSET] = group.offset
@@ -228,7 +254,11 @@ def view_of(draws: ScoredDraws, group: Group) -> View:
     eta = group.beta * np.ascontiguousarray(draws.points[:, group.scales].T)
     if group.second >= 0:
         eta += group.beta_2 * draws.points[:, group.second]
-    return View(x, s, eta, locations_of(draws.points, group), group.beta > 0.0)
+    factor = np.ones(len(draws.points))
+    if group.error >= 0:
+        away = group.error_beta * (draws.points[:, group.error] - group.middle)
+        eta, factor = eta + away, np.exp(-away)
+    return View(x, s, eta, locations_of(draws.points, group), group.beta > 0.0, factor)
 
 
 def locations_of(points: np.ndarray, group: Group) -> np.ndarray:
@@ -248,7 +278,15 @@ def scale_of_parts(points: np.ndarray, group: Group) -> np.ndarray:
 def parents_of(group: Group) -> set[int]:
     """The coordinates that the scales and the locations of a group depend on."""
     return {
-        int(i) for i in (*group.scales, group.second, *group.locations, *group.parts, group.part_scale)
+        int(i)
+        for i in (
+            *group.scales,
+            group.second,
+            group.error,
+            *group.locations,
+            *group.parts,
+            group.part_scale,
+        )
     } - {-1}
 
 
@@ -291,11 +329,13 @@ def pull_draws(draws: ScoredDraws, groups: list[Group]) -> ScoredDraws:
     points, scores = draws.points.copy(), draws.scores.copy()
     for group in reversed(groups):
         view = view_of(ScoredDraws(points, scores), group)
-        z, scores_z, pull, drag = _pull(view, group)
+        z, scores_z, pull, drag, growth = _pull(view, group)
         points[:, group.members], scores[:, group.members] = z.T, scores_z.T
         scores[:, group.scales] += group.beta * pull.T
         if group.second >= 0:
             scores[:, group.second] += group.beta_2 * pull.sum(axis=0)
+        if group.error >= 0:
+            scores[:, group.error] += group.error_beta * (pull.sum(axis=0) - growth)
         for place, more in drags_of(points, group, drag):
             scores[:, place] += more
     return ScoredDraws(points, scores)
@@ -315,12 +355,15 @@ def drags_of(points: np.ndarray, group: Group, drag: np.ndarray) -> list[tuple[i
     return found
 
 
-def _pull(view: View, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """z and its scores (m, n), and what the scores of scales (over beta) and locations get added."""
-    z, scores = np.empty_like(view.x), np.empty_like(view.s)
+def _pull(view: View, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """z and its scores (m, n); what the scores of scales (over beta) and locations get added; and the
+    derivatives (n,) in the logarithm of the error's factor.
+    """
+    z, scores, growth = np.empty_like(view.x), np.empty_like(view.s), np.zeros_like(view.factor)
     pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
-    _evaluate(*view, group.slope, group.offset, group.thresholds, group.data, z, scores, pull, drag)
-    return z, scores, pull, drag
+    numbers = group.slope, group.offset, group.thresholds, group.data
+    _evaluate(*view, *numbers, z, scores, pull, drag, growth)
+    return z, scores, pull, drag, growth
 
 
 @kernel(ordered=True)
@@ -330,6 +373,7 @@ def _evaluate(
     eta: Any,
     p: Any,
     up: Any,
+    errors: Any,
     slope: Any,
     offset: Any,
     thresholds: Any,
@@ -338,6 +382,7 @@ def _evaluate(
     scores: Any,
     pull: Any,
     drag: Any,
+    growth: Any,
 ) -> Any:
     """Write the arrays that `_pull` returns. Returns the first sum of F, that over the members."""
     (m, n), apart = x.shape, len(p) > 1
@@ -353,10 +398,15 @@ def _evaluate(
                 here, along = left * at + w * data[j], left * factor
                 change = 2.0 * w * left * (data[j] - at)
             else:
-                middle = np.sqrt(w * left)
+                middle = np.sqrt(w * left) * errors[t]
                 at = data[j] + factor * p[q, t]
                 here, change, along = middle * at, (left - w) * middle * at, middle * factor
             rest = x[j, t] - here
+            if up:
+                root *= errors[t]
+                growth[t] += s[j, t] * rest + 1.0
+            else:
+                growth[t] += s[j, t] * here
             z[j, t], scores[j, t] = rest / root, s[j, t] * root
             pull[h, t] += s[j, t] * (change + left * rest) + left
             drag[q, t] += s[j, t] * along
@@ -379,12 +429,14 @@ def divergence(draws: ScoredDraws, group: Group, view: View | None = None) -> fl
     """F of a group."""
     view = view_of(draws, group) if view is None else view
     pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
-    scratch = np.empty_like(view.x), np.empty_like(view.s)
+    scratch, growth = (np.empty_like(view.x), np.empty_like(view.s)), np.zeros_like(view.factor)
     numbers = group.slope, group.offset, group.thresholds, group.data
-    total = float(_evaluate(*view, *numbers, *scratch, pull, drag))
+    total = float(_evaluate(*view, *numbers, *scratch, pull, drag, growth))
     added = [(int(scale), group.beta * pull[k]) for k, scale in enumerate(group.scales)]
     if group.second >= 0:
         added.append((group.second, group.beta_2 * pull.sum(axis=0)))
+    if group.error >= 0:
+        added.append((group.error, group.error_beta * (pull.sum(axis=0) - growth)))
     sums: dict[int, np.ndarray] = {}
     for place, more in added + drags_of(draws.points, group, drag):
         sums[place] = sums[place] + more if place in sums else more

@@ -254,11 +254,11 @@ def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[
 
 def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelihood:
     """A normal likelihood with the log scale `error`, -1 for a known one, and the parameters `others`."""
-    precision = np.ones(len(points))
+    precision, middle = np.ones(len(points)), 0.0
     if error >= 0:
-        v = points[:, error] - quantile(np.sort(points[:, error]), 0.5)
-        precision = np.exp(np.clip(-2.0 * v, -_FARTHEST, _FARTHEST))
-    return Likelihood(precision, others[others != error])
+        middle = float(quantile(np.sort(points[:, error]), 0.5))
+        precision = np.exp(np.clip(-2.0 * (points[:, error] - middle), -_FARTHEST, _FARTHEST))
+    return Likelihood(precision, others[others != error], error, middle)
 
 
 def _log_scales(points: np.ndarray, law: Group) -> np.ndarray:
