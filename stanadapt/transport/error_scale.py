@@ -34,6 +34,7 @@ import numpy as np
 from ..jit import kernel
 from ..kinds import Integer, Real
 from .grouping.detection import scale_candidates
+from .grouping.regressions import orthonormalise
 from .map_table import (
     BETA,
     CENTER,
@@ -58,7 +59,7 @@ WORTH, LEFT = 0.001, 0.25
 LEAST_SLOPE = 0.2  # a variable with a smaller b does not belong to the law
 PLAIN, NEAR = (0.5, 1.0), 0.15  # b becomes ±1 or ±1/2 if it is nearer to it than this
 WIDEST = 0.8  # largest standard deviation of b v
-MOST = 4  # scales that are looked at with a linear part of f
+MOST = 2  # scales that are looked at with a linear part of f, which takes long
 _POWERS = 4  # of v in f, with the constant
 _SPARE = 15  # a regression needs so many draws more than it has terms
 
@@ -171,29 +172,32 @@ def learn_error_scales(used: list[ErrorScale], training: Training) -> list[Error
 
     Coordinates that another law moves may have this law before it, but none of them can be the scale.
     """
-    scales = scale_candidates(*training[:3], set(training.taken.tolist()))
+    points, scores, variables = training.points, training.scores, training.variables
+    scales = scale_candidates(points, scores, variables, set(training.taken.tolist()))
+    of_used = np.array([law.scale for law in used], np.int64)
     if not training.new:
-        scales = np.intersect1d(scales, [law.scale for law in used]).astype(np.int64)
-    draws = _Pulls.of(training)
-    trials = _Trials(draws, scales, linear=False)
-    if len(draws.points) >= len(draws.number) + trials.n_terms + _SPARE:
-        likely = np.argsort(-trials.promises, kind="stable")[:MOST]
-        trials = _Trials(draws, scales[likely], linear=True)
-    kept: list[ErrorScale] = []
-    for k in np.argsort(-trials.promises, kind="stable"):
-        v = int(trials.scales[k])
-        before = [law for law in used if law.scale == v]
-        ease = 2.0 if before else 1.0
-        done = {i for law in kept for i in (law.scale, *law.members.tolist())}
-        if v in done or not (trials.promises[k] * ease > WORTH and trials.left[k] < LEFT * ease):
+        scales = scales[np.isin(scales, of_used)]
+    number = np.unique(variables, return_inverse=True)[1]
+    pulls = scores * (points - points.mean(axis=0)) + 1.0
+    draws = _Draws(points, scores, pulls, number)
+    trials = _try(draws, scales, linear=False)
+    ease = {trial.scale: 2.0 if trial.scale in of_used else 1.0 for trial in trials}
+    worth = [trial for trial in trials if trial.promise * ease[trial.scale] > WORTH]
+    clear = [trial for trial in worth if trial.left < LEFT * ease[trial.scale]]
+    rest = sorted((trial for trial in worth if trial not in clear), key=lambda trial: -trial.promise)
+    again = _try(draws, np.array([trial.scale for trial in rest[:MOST]], np.int64), linear=True)
+    clear += [trial for trial in again if trial.left < LEFT * ease[trial.scale]]
+    found: list[ErrorScale] = []
+    for trial in sorted(clear, key=lambda trial: -trial.promise):
+        v, done = trial.scale, {i for law in found for i in (law.scale, *law.members.tolist())}
+        slopes = _with_slopes_before(trial.slopes, number, [law for law in used if law.scale == v])
+        wide = np.abs(slopes).max() * points[:, v].std() > WIDEST
+        if v in done or wide or not trial.left_by(slopes) < LEFT * ease[v]:
             continue
-        slopes = _with_slopes_before(trials.slopes[k], draws.number, before)
-        wide = np.abs(slopes).max() * draws.points[:, v].std() > WIDEST
-        if not wide and trials.left_by(k, slopes) < LEFT * ease:
-            members = np.array([i for i in range(len(draws.number)) if i != v and i not in done], np.int64)
-            of = slopes[draws.number[members]]
-            kept += [ErrorScale(v, float(b), members[of == b]) for b in np.unique(of) if b != 0.0]
-    return kept
+        members = np.array([i for i in range(len(number)) if i != v and i not in done], np.int64)
+        of = slopes[number[members]]
+        found += [ErrorScale(v, float(b), members[of == b]) for b in np.unique(of) if b != 0.0]
+    return found
 
 
 def _with_slopes_before(slopes: np.ndarray, number: np.ndarray, before: list[ErrorScale]) -> np.ndarray:
@@ -206,73 +210,67 @@ def _with_slopes_before(slopes: np.ndarray, number: np.ndarray, before: list[Err
     return found
 
 
-class _Pulls(NamedTuple):
-    """Draws and scores, and what the scores of v get from each coordinate that has b = 1."""
+class _Draws(NamedTuple):
+    """Draws and scores, and what the score of v gets from each coordinate that has b = 1."""
 
     points: np.ndarray  # (n, d)
     scores: np.ndarray  # (n, d)
     pulls: np.ndarray  # (n, d) s_i (x_i - c_i) + 1
     number: np.ndarray  # (d,) the variable of each coordinate, counted from 0
 
-    @classmethod
-    def of(cls, training: Training) -> _Pulls:
-        points, scores, variables = training[:3]
-        pulls = scores * (points - points.mean(axis=0)) + 1.0
-        return cls(points, scores, pulls, np.unique(variables, return_inverse=True)[1])
+
+class _Trial(NamedTuple):
+    """The regression of the score of a coordinate on f and on sums over g variables."""
+
+    scale: int
+    promise: float  # the share of the score that the sums explain beside f
+    left: float  # the share of what f leaves that they leave
+    slopes: np.ndarray  # (g,) b of each variable
+    triangle: np.ndarray  # (g, g + 1) the sums and the score without f, in a basis of the sums
+    rest: float  # what the sums leave of the squares of the score
+
+    def left_by(self, slopes: np.ndarray) -> float:
+        """The share of what f leaves of the score that remains with slopes b (g,)."""
+        along = np.square(self.triangle[:, -1] + self.triangle[:, :-1] @ slopes).sum()
+        return float((along + self.rest) / (np.square(self.triangle[:, -1]).sum() + self.rest))
 
 
-class _Trials:
-    """The regressions of the scores of k coordinates that may be scales, on sums over g variables."""
+def _try(draws: _Draws, scales: np.ndarray, *, linear: bool) -> list[_Trial]:
+    """The trials of coordinates as scales; of none where there are too few draws.
 
-    def __init__(self, draws: _Pulls, scales: np.ndarray, *, linear: bool) -> None:
-        """With `linear`, f may have a part that is linear in the scores of the other coordinates.
-
-        Where x correlates with v, and where the means c are not right yet, the score of v has such a part.
-        """
-        n, count = len(draws.points), int(draws.number.max()) + 1
-        powers = _POWERS + (len(draws.number) if linear else 0)
-        self.scales, self.n_terms = scales, powers + count
-        self.promises, self.left = np.zeros(len(scales)), np.ones(len(scales))
-        self.slopes = np.zeros((len(scales), count))
-        if not scales.size or n < self.n_terms + _SPARE:
-            return
-        places = np.arange(len(scales))
-        indicator = (draws.number[:, None] == np.arange(count)).astype(float)
-        sums = np.repeat((draws.pulls @ indicator)[None], len(scales), axis=0)
-        sums[places, :, draws.number[scales]] -= draws.pulls[:, scales].T
-        basis = _powers(draws.points[:, scales])
-        if linear:
-            others = np.repeat(draws.scores[None], len(scales), axis=0)
-            others[places, :, scales] = 0.0
-            basis = np.concatenate((basis, others), axis=2)
-        score = draws.scores[:, scales].T[:, :, None]
-        rests = np.concatenate((score, sums), axis=2)
-        usable = np.isfinite(basis).all(axis=(1, 2)) & np.isfinite(rests).all(axis=(1, 2))
-        basis[~usable], rests[~usable] = 0.0, 0.0
-        basis = np.linalg.qr(basis)[0]
-        rests -= basis @ (basis.transpose(0, 2, 1) @ rests)
-        self._rest, self._sums = rests[:, :, :1], rests[:, :, 1:]
-        square = self._sums.transpose(0, 2, 1) @ self._sums
-        own = np.einsum("kgg->kg", square)
-        own += np.where(own > 0.0, 1e-10 * own, 1.0)  # a variable of v alone has no sum
-        found = np.linalg.solve(square, self._sums.transpose(0, 2, 1) @ self._rest)
-        alone = np.square(self._rest).sum(axis=(1, 2)) / (n - powers)
-        together = np.square(self._rest - self._sums @ found).sum(axis=(1, 2)) / (n - self.n_terms)
-        usable &= alone > 0.0
-        self.slopes[usable] = -found[usable, :, 0]
-        self.promises[usable] = ((alone - together) / score.var(axis=(1, 2)))[usable]
-        self.left[usable] = (together / alone)[usable]
-
-    def left_by(self, k: int, slopes: np.ndarray) -> float:
-        """The share of what f leaves of the score of scale `k` that remains with slopes b (g,)."""
-        rest = self._rest[k, :, 0]
-        return float(np.square(rest + self._sums[k] @ slopes).sum() / np.square(rest).sum())
-
-
-def _powers(v: np.ndarray) -> np.ndarray:
-    """The powers (k, n, 4) of each column of v (n, k), which have mean 0 and variance 1."""
+    With `linear`, f may have a part that is linear in the scores of the other coordinates. Where x correlates
+    with v, and where the means c are not right yet, the score of v has such a part.
+    """
+    (n, d), count = draws.points.shape, int(draws.number.max()) + 1
+    of_f = _POWERS + (d if linear else 0)
+    terms = of_f + count
+    if not scales.size or n < terms + _SPARE:
+        return []
+    rows = np.empty((len(scales), terms + 1, n))
+    v = draws.points[:, scales]
     u = ((v - v.mean(axis=0)) / v.std(axis=0)).T
-    return np.stack([u**power for power in range(_POWERS)], axis=2)
+    for power in range(_POWERS):
+        rows[:, power] = u**power
+    if linear:
+        rows[:, _POWERS:of_f] = draws.scores.T
+        rows[np.arange(len(scales)), _POWERS + scales] = 0.0
+    sums = rows[:, of_f:terms]
+    sums[:] = ((draws.number == np.arange(count)[:, None]).astype(float) @ draws.pulls.T)[None]
+    sums[np.arange(len(scales)), draws.number[scales]] -= draws.pulls[:, scales].T
+    rows[:, terms] = draws.scores[:, scales].T
+    triangle, total = np.zeros((len(scales), terms + 1, terms + 1)), np.empty(len(scales))
+    orthonormalise(rows, triangle, total)
+    found = []
+    for k, r in enumerate(triangle):
+        own, rest = r[of_f:terms, of_f:], float(np.square(r[terms, terms]))
+        alone = float(np.square(own[:, -1]).sum()) + rest
+        together = rest / (n - terms)
+        if not (np.isfinite(r).all() and alone > 0.0):
+            continue
+        slopes = -np.linalg.solve(own[:, :-1], own[:, -1])
+        promise = (alone / (n - of_f) - together) * n / total[k]
+        found.append(_Trial(int(scales[k]), promise, together * (n - of_f) / alone, slopes, own.copy(), rest))
+    return found
 
 
 def _plain(slope: float) -> float:

@@ -62,7 +62,7 @@ class ScoreRegressions:
         for k, term in enumerate(terms, self.first):
             np.multiply(term, weight, out=rows[:, k])
         np.multiply(scores, weight, out=rows[:, t])
-        _orthonormalise(rows, triangle, total)
+        orthonormalise(rows, triangle, total)
         return rows, triangle, total
 
     def tells(self, more: int) -> bool:
@@ -98,7 +98,7 @@ class ScoreRegressions:
         """
         rows, triangle, total = self._fit
         rows = rows.copy()
-        _orthonormalise(rows, np.empty_like(triangle), np.empty_like(total))
+        orthonormalise(rows, np.empty_like(triangle), np.empty_like(total))
         return rows
 
     def share_with(self, columns: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -134,7 +134,7 @@ def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def _orthonormalise(rows: Any, triangle: Any, total: Any) -> None:
+def orthonormalise(rows: Any, triangle: Any, total: Any) -> None:
     """Make rows (m, t, n) orthonormal, all but the last one of each member, and write R (m, t, t) above its
     diagonal and on it.
 
