@@ -288,8 +288,10 @@ def learn_funnel() -> np.ndarray:
     variables = np.array([0, 1, *[2] * m])
     table = learn_transport(no_transport(), points, scores, variables, n // 2)
     table = learn_transport(table, points, scores, variables, n // 2)
-    rows_into_x(table, transport_draws(table, points, scores)[0], np.zeros(n))
-    change_coordinates(table, table, points[0], 0.0, scores[0])
+    scaled = error_scale.error_scale_rows([error_scale.ErrorScale(0, 1.0, np.array([1]))], points)
+    for rows in (table, np.concatenate((scaled, _rows_of(group, table)))):
+        rows_into_x(rows, transport_draws(rows, points, scores)[0], np.zeros(n))
+        change_coordinates(rows, rows, points[0], 0.0, scores[0])
     draws, free = RidgeDraws(points, scores), np.ones(points.shape[1], bool)
     pursue(draws, 0, make_atoms(draws, np.flatnonzero(free)), free, exact=True)  # no score here asks for it
     return table
