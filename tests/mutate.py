@@ -555,8 +555,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/learning.py",
-        "    return np.concatenate((rows, outer))",
-        "    return np.concatenate((outer, rows))",
+        "    return np.concatenate((_learn_inner(inner, training, with_groups=with_groups), outer))",
+        "    return np.concatenate((outer, _learn_inner(inner, training, with_groups=with_groups)))",
         unit("test_transport_ridge", "test_an_exact_ridge_comes_after_a_group_that_moves_its_parent"),
     ),
     Mutation(
@@ -636,15 +636,76 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/scores.py",
-        "return -found[:, 1], found[:, 0]",
-        "return -found[:, 1], 2.0 * found[:, 0]",
+        "precision, weighted = -found[:, 1], found[:, 0]",
+        "precision, weighted = -found[:, 1], 2.0 * found[:, 0]",
         unit("test_transport_scores", "test_thresholds_and_data_come_from_scores"),
     ),
     Mutation(
         "transport/grouping/scores.py",
-        "unit * unit, found[:, left.first + 1] * unit",
-        "unit * unit, found[:, left.first + 1]",
+        "unit * unit, weighted * unit",
+        "unit * unit, weighted",
         unit("test_transport_scores", "test_thresholds_and_data_come_from_scores"),
+    ),
+    Mutation(
+        "transport/grouping/scores.py",
+        "            precision = precision - found[:, shared + 1]\n",
+        "",
+        unit("test_transport_scores", "test_a_law_is_found_where_the_error_and_slopes_are_unknown"),
+    ),
+    # unknown errors
+    Mutation(
+        "transport/error_scale.py",
+        "    score[int(table[k, SCALE])] += table[k, BETA] * pull",
+        "    score[int(table[k, SCALE])] += pull",
+        unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
+    ),
+    Mutation(
+        "transport/error_scale.py",
+        "    log_det += table[k, ROWS] * grown\n",
+        "    log_det += grown\n",
+        unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
+    ),
+    Mutation(
+        "transport/error_scale.py",
+        "        if v in done or wide or not trial.left_by(slopes) < LEFT * ease[v]:",
+        "        if v in done or wide:",
+        unit("test_error_scale", "test_slopes_that_are_not_plain_enough_are_refused"),
+    ),
+    Mutation(
+        "transport/error_scale.py",
+        "clear = [trial for trial in worth if trial.left < LEFT * ease[trial.scale]]",
+        "clear = worth",
+        unit("test_error_scale", "test_independent_coordinates_have_no_law"),
+    ),
+    Mutation(
+        "transport/error_scale.py",
+        "        rows[:, _POWERS:of_f] = draws.scores.T\n",
+        "        rows[:, _POWERS:of_f] = 0.0\n",
+        unit("test_error_scale", "test_a_scale_that_correlates_with_coefficients_is_found"),
+    ),
+    Mutation(
+        "transport/composition.py",
+        "        u, scaled = kept, kept\n",
+        "        u, scaled = kept, x\n",
+        unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
+    ),
+    Mutation(
+        "transport/composition.py",
+        "        before = _after_inner(table, latents, inner, z)\n",
+        "        before = z\n",
+        unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
+    ),
+    Mutation(
+        "transport/group.py",
+        "            pull -= growth\n",
+        "            pull += growth\n",
+        unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
+    ),
+    Mutation(
+        "transport/grouping/groups.py",
+        "                root *= errors[t]\n",
+        "",
+        unit("test_error_scale", "test_a_group_with_an_error_is_the_same_in_rows_and_where_it_is_learned"),
     ),
     Mutation(
         "transport/grouping/scores.py",

@@ -48,18 +48,31 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         ruler = variables[head] if alike else names[head]  # where alike, each coordinate has its own head
         place = " + ".join(filter(None, [_place(locations[own], names, variables), *parts.get(own, ())]))
         weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
-    sentences = []
+    sentences, errors = [], learnt.get("data_error", np.full(len(names), -1))
+    of_errors = {variables[i]: names[int(errors[i])] for i in moved if errors[i] >= 0}
     for (own, ruler, place), found in weights.items():
         few = sum(weight < _HALF for weight in found)
         at = f" around {place}" if place else ""
+        at += f", whose data have the error {of_errors[own]}" if own in of_errors else ""
         sentences.append(
             f"{own} with the scale of {ruler}{at}: {few} of {len(found)} as in a program that is not centred"
         )
+    sentences += _scaled(learnt, names)
     for side, place in ((-1.0, "left"), (1.0, "right")):
         bent = [name for name, bend in zip(names, learnt["bend"], strict=True) if np.sign(bend) == side]
         if bent:
             sentences.append(f"the long {place} tail of {_list(bent)} made normal")
     return [*sentences, *_ridges(learnt, names), *_field(learnt, names)]
+
+
+def _scaled(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
+    """Which variables have standard deviations in proportion to the scale of an error."""
+    scale = learnt.get("error_scale", np.full(len(names), -1))
+    own: dict[str, dict[str, None]] = {}
+    for name, v in zip(names, scale.tolist(), strict=True):
+        if v >= 0:
+            own.setdefault(names[v], {})[variable_of(name)] = None
+    return [f"{_list(list(moved))} on the scale of {v}" for v, moved in own.items()]
 
 
 def _ridges(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:

@@ -53,9 +53,11 @@ from .training import Training
 
 KINDS = (ERROR_SCALE,)
 
-# There is a law if f(v) leaves more than the share WORTH of the score of v, and sums at most the share LEFT
-# of that. A law in use stays with half and twice of these.
-WORTH, LEFT = 0.001, 0.25
+# There is a law if sums explain more than the share WORTH of the score of v, and leave at most the share LEFT
+# of what f(v) leaves; or, where they leave next to NOTHING, if they explain more than the share LITTLE. A law
+# in use stays with half and twice of these: to come and go would keep warm-up from its end.
+WORTH, LEFT = 0.02, 0.25
+LITTLE, NOTHING = 0.001, 0.05
 LEAST_SLOPE = 0.2  # a variable with a smaller b does not belong to the law
 PLAIN, NEAR = (0.5, 1.0), 0.15  # b becomes ±1 or ±1/2 if it is nearer to it than this
 WIDEST = 0.8  # largest standard deviation of b v
@@ -182,11 +184,12 @@ def learn_error_scales(used: list[ErrorScale], training: Training) -> list[Error
     draws = _Draws(points, scores, pulls, number)
     trials = _try(draws, scales, linear=False)
     ease = {trial.scale: 2.0 if trial.scale in of_used else 1.0 for trial in trials}
-    worth = [trial for trial in trials if trial.promise * ease[trial.scale] > WORTH]
-    clear = [trial for trial in worth if trial.left < LEFT * ease[trial.scale]]
-    rest = sorted((trial for trial in worth if trial not in clear), key=lambda trial: -trial.promise)
-    again = _try(draws, np.array([trial.scale for trial in rest[:MOST]], np.int64), linear=True)
-    clear += [trial for trial in again if trial.left < LEFT * ease[trial.scale]]
+    clear = [trial for trial in trials if trial.is_clear(ease[trial.scale])]
+    done = {trial.scale for trial in clear}
+    rest = [one for one in trials if one.scale not in done and one.promise * ease[one.scale] > LITTLE]
+    likely = [trial.scale for trial in sorted(rest, key=lambda trial: -trial.promise)][:MOST]
+    again = _try(draws, np.array(likely, np.int64), linear=True)
+    clear += [trial for trial in again if trial.is_clear(ease[trial.scale])]
     found: list[ErrorScale] = []
     for trial in sorted(clear, key=lambda trial: -trial.promise):
         v, done = trial.scale, {i for law in found for i in (law.scale, *law.members.tolist())}
@@ -228,6 +231,11 @@ class _Trial(NamedTuple):
     slopes: np.ndarray  # (g,) b of each variable
     triangle: np.ndarray  # (g, g + 1) the sums and the score without f, in a basis of the sums
     rest: float  # what the sums leave of the squares of the score
+
+    def is_clear(self, ease: float) -> bool:
+        """Whether the sums explain enough of the score; limits are `ease` times as wide."""
+        least = LITTLE if self.left < NOTHING * ease else WORTH
+        return self.promise * ease > least and self.left < LEFT * ease
 
     def left_by(self, slopes: np.ndarray) -> float:
         """The share of what f leaves of the score that remains with slopes b (g,)."""

@@ -303,7 +303,8 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What groups do to each coordinate, as arrays (d,) for results.
 
     `scale_head` and `scale_location` are the indices of the scale parameter u and of the location p, and
-    `scale_part` is the index q in a location p + e^(b v) x_q; -1 where there is none. `scale_beta` and
+    `scale_part` is the index q in a location p + e^(b v) x_q; -1 where there is none. `data_error` is the index of the log scale of
+    an unknown error of the data, or -1. `scale_beta` and
     `scale_knee` are the law's beta and its threshold a. `data_weight` is the weight of the data at the mean
     of the scale parameter: near 1 the coordinate is sampled as in a centred program, near 0 as in one that is
     not centred. The last three are NaN where no group moves the coordinate.
@@ -312,6 +313,9 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     for name, column in (("scale_head", SCALE), ("scale_location", LOCATION), ("scale_part", PART)):
         found[name] = np.full(d, -1)
         found[name][own] = rows[:, column]
+    found["data_error"] = np.full(d, -1)
+    for group in groups_of(rows):
+        found["data_error"][group.members] = group.error
     weight = 1.0 / np.square(rows[:, UNIT])
     thresholds = [group.thresholds for group in groups_of(rows)]
     numbers = {

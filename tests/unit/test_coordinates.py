@@ -88,6 +88,12 @@ def test_a_field_without_heads_and_beside_a_bend() -> None:
     assert text == "the long left tail of tau made normal; a latent field of 3 theta"
 
 
+def test_what_has_the_scale_of_errors_is_told() -> None:
+    scale = np.array([7, 7, 7, 6, -1, -1, 7, -1])
+    text = coordinates_text([chain([], []) | {"error_scale": scale}] * 4, NAMES)
+    assert text == "theta, mu on the scale of tau; lambda on the scale of mu"
+
+
 def ridges(places: dict[int, tuple[int, int]], terms: int = 1) -> dict[str, np.ndarray]:
     """What a chain has learnt in which coordinates have these parents."""
     numbers = np.full((2, len(NAMES)), -1)

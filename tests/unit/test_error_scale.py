@@ -73,6 +73,24 @@ def test_independent_coordinates_have_no_law(seed: int) -> None:
     assert not len(error_scale.learn(NONE, training(points, scores, [0, 0, 0, 0, 0, 1, 2, 3])))
 
 
+def test_a_scale_that_correlates_with_coefficients_is_found() -> None:
+    """The score of v has a part that is linear in those of the coefficients, and larger than the sum."""
+    points, scores = regression(5, n=80, observations=100)
+    given = training(points.copy(), scores.copy(), [0] * 5 + [1])
+    given.points[:, :5] += 2.0 * given.points[:, 5:]  # x + a v has the scores s_x, and s_v - a sum s_x
+    given.scores[:, 5] -= 2.0 * scores[:, :5].sum(axis=1)
+    (law,) = error_scales_of(error_scale.learn(NONE, given))
+    assert (law.scale, law.slope, len(law.members)) == (5, 1.0, 5)
+
+
+def test_slopes_that_are_not_plain_enough_are_refused() -> None:
+    """Three coefficients have b = 1.3, which no error has. Without them the law would leave too much."""
+    points, scores = regression(8)
+    pulls = scores[:, :5] * (points[:, :5] - points[:, :5].mean(axis=0)) + 1.0
+    scores[:, 5] -= 0.3 * pulls[:, 2:].sum(axis=1)
+    assert not len(error_scale.learn(NONE, training(points, scores, [0] * 2 + [1] * 3 + [2])))
+
+
 def test_a_coordinate_that_another_law_moves_is_no_scale_but_may_have_one() -> None:
     points, scores = regression(3)
     given = training(points, scores, [0] * 5 + [1])

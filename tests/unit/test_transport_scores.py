@@ -13,6 +13,7 @@ import stanadapt
 from hierarchies import two_level_program
 from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
+from stanadapt.transport.composition import transport_draws
 from stanadapt.transport.grouping.groups import Group, ScoredDraws, groups_of
 from stanadapt.transport.grouping.places import EXACT
 from stanadapt.transport.grouping.scores import data_terms, places, residual_shares, residual_shares_alone
@@ -202,8 +203,37 @@ def test_a_law_is_found_where_the_error_and_slopes_are_unknown(centred: bool, se
         (group,) = (group for group in groups_of(table) if group.members.tolist() == list(range(J)))
         sign = 1.0 if centred else -1.0
         assert (group.scales.tolist(), group.locations.tolist(), group.beta) == ([J + 2], [J + 1], sign)
-        assert (group.slope, group.offset) == (sign, 0.0)
+        assert (group.slope, group.offset, group.error) == (sign, 0.0, J + 3)
         table = learn_transport(table, points, scores, groups, 40)
+    precision = np.bincount(PARENTS) * np.exp(-2.0 * group.middle)
+    np.testing.assert_allclose(group.thresholds, -0.5 * sign * np.log(precision), atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("centred", [True, False])
+def test_members_do_not_depend_on_an_unknown_error_any_more(centred: bool, seed: int) -> None:
+    """In z they are normal around 0 with one variance, whatever the location, the scale and the error are."""
+    rng = np.random.default_rng(seed)
+    prior, alpha = ("m, tau", "alpha") if centred else ("0, 1", "(m + tau * alpha)")
+    posterior = stanadapt.Posterior(
+        f"""
+        data {{ int J; int N; array[N] int parent; vector[N] y; }}
+        parameters {{ vector[J] alpha; real m; real<lower=0> tau; real<lower=0> sigma; }}
+        model {{
+          m ~ normal(0, 3); tau ~ normal(0, 1); sigma ~ normal(0, 1);
+          alpha ~ normal({prior}); y ~ normal({alpha}[parent], sigma);
+        }}
+        """,
+        {"J": J, "N": N, "parent": PARENTS + 1, "y": rng.normal(size=N)},
+    )
+    points, scores = 0.5 * rng.normal(size=(2, 100, posterior.dim))
+    for x, score in zip(points, scores, strict=True):
+        log_density_gradient(posterior.model.target(), x, score)
+    groups = variable_groups(posterior.unconstrained_names)
+    table = learn_transport(no_transport(), points, scores, groups, 40)
+    z, score_z = transport_draws(table, points, scores)
+    ratios = -score_z[:, :J] / z[:, :J]
+    np.testing.assert_allclose(ratios, np.broadcast_to(ratios[:1], ratios.shape), rtol=1e-3)
 
 
 def test_coordinates_without_a_law_are_left_alone() -> None:
