@@ -673,8 +673,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/error_scale.py",
-        "clear = [trial for trial in worth if trial.left < LEFT * ease[trial.scale]]",
-        "clear = worth",
+        "return self.promise * ease > least and self.left < LEFT * ease",
+        "return self.promise * ease > least",
         unit("test_error_scale", "test_independent_coordinates_have_no_law"),
     ),
     Mutation(

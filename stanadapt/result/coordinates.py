@@ -57,7 +57,7 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         sentences.append(
             f"{own} with the scale of {ruler}{at}: {few} of {len(found)} as in a program that is not centred"
         )
-    sentences += _scaled(learnt, names)
+    sentences += _of_error_scales(learnt, names)
     for side, place in ((-1.0, "left"), (1.0, "right")):
         bent = [name for name, bend in zip(names, learnt["bend"], strict=True) if np.sign(bend) == side]
         if bent:
@@ -65,7 +65,7 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     return [*sentences, *_ridges(learnt, names), *_field(learnt, names)]
 
 
-def _scaled(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
+def _of_error_scales(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     """Which variables have standard deviations in proportion to the scale of an error."""
     scale = learnt.get("error_scale", np.full(len(names), -1))
     own: dict[str, dict[str, None]] = {}

@@ -302,12 +302,12 @@ def learn(rows: np.ndarray, training: Training) -> np.ndarray:
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What groups do to each coordinate, as arrays (d,) for results.
 
-    `scale_head` and `scale_location` are the indices of the scale parameter u and of the location p, and
-    `scale_part` is the index q in a location p + e^(b v) x_q; -1 where there is none. `data_error` is the index of the log scale of
-    an unknown error of the data, or -1. `scale_beta` and
-    `scale_knee` are the law's beta and its threshold a. `data_weight` is the weight of the data at the mean
-    of the scale parameter: near 1 the coordinate is sampled as in a centred program, near 0 as in one that is
-    not centred. The last three are NaN where no group moves the coordinate.
+    `scale_head` and `scale_location` are the indices of the scale parameter u and of the location p,
+    `scale_part` is the index q in a location p + e^(b v) x_q, and `data_error` that of the log scale of an
+    unknown error of the data; -1 where there is none. `scale_beta` and `scale_knee` are the law's beta and
+    its threshold a. `data_weight` is the weight of the data at the mean of the scale parameter: near 1 the
+    coordinate is sampled as in a centred program, near 0 as in one that is not centred. The last three are
+    NaN where no group moves the coordinate.
     """
     found, own = {}, rows[:, OWN].astype(np.int64)
     for name, column in (("scale_head", SCALE), ("scale_location", LOCATION), ("scale_part", PART)):
