@@ -48,6 +48,8 @@ _DIGITS = 4  # decimals of C and c
 CERTAIN = 90  # fewest draws in which such a law is looked for although F shows nothing
 TOLD = 40  # fewest draws in which the terms of a shared likelihood are tried
 REMEMBERED = 60  # with so many draws and more an answer is final
+MOST_SHARED = 12  # coordinates of a variable that may all stand in the likelihood of members of others
+MOST_PARTNERS = 2  # of each member
 _SCREENED = 80  # newest draws that rule out most laws: what is wholly explained is so in any of them
 SPREAD = 0.1  # a log scale must have a larger standard deviation than this
 
@@ -255,13 +257,43 @@ def with_likelihood(
     if has_law(draws, -1):
         return draws
     small, trials = np.flatnonzero(may_be_parents(variables)), []
-    for error in (-1, *map(int, small[:MOST_PARENTS])):
-        likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
-        trials.append((draws._replace(likelihood=likelihood, known={}), error))
+    for others, partners in _shared_by_members(variables, small[: 2 * MOST_PARENTS], len(draws.points)):
+        for error in (-1, *map(int, small[:MOST_PARENTS])):
+            likelihood = likelihood_of(draws.points, error, others, partners)
+            trials.append((draws._replace(likelihood=likelihood, known={}), error))
     for trial, error in trials:  # the quicker question first
         if _explains_one_of(groups, trial, variables, error):
             return trial
     return next((trial for trial, error in trials if has_law(trial, error)), draws)
+
+
+def _shared_by_members(
+    variables: np.ndarray, small: np.ndarray, n: int
+) -> list[tuple[np.ndarray, tuple[np.ndarray, ...]]]:
+    """What the mean of members' data may depend on, the simplest first: parameters, and partners of members.
+
+    That is the coordinates `small`; then also those of variables that are not large, as in two crossed
+    effects; or of each variable of the same size the coordinate with the same index, as in slopes beside
+    intercepts. All take terms, so that there is nothing more where `n` draws are too few.
+    """
+    sizes, others, partners = np.bincount(variables), small, []
+    for g in np.argsort(sizes, kind="stable"):
+        own = np.flatnonzero(variables == g)
+        if FEW < sizes[g] <= MOST_SHARED and 3 * (len(others) + len(own)) <= n:
+            others = np.concatenate((others, own))
+    for size in np.unique(sizes[sizes >= FEWEST]):
+        alike = [np.flatnonzero(variables == g) for g in np.flatnonzero(sizes == size)]
+        for apart in range(1, len(alike)):  # the partners of each variable, and of none its own
+            partner = np.full(len(variables), -1)
+            for k, own in enumerate(alike):
+                partner[own] = alike[(k + apart) % len(alike)]
+            partners.append(partner)
+    found: list[tuple[np.ndarray, tuple[np.ndarray, ...]]] = [(small, ())]
+    if len(others) > len(small):
+        found.append((others, ()))
+    if partners and len(partners) <= MOST_PARTNERS:
+        found.append((small, tuple(partners)))
+    return found
 
 
 def _question(draws: ScoredDraws, groups: list[Group], members: list[np.ndarray], scales: np.ndarray) -> int:
@@ -273,7 +305,7 @@ def _question(draws: ScoredDraws, groups: list[Group], members: list[np.ndarray]
     more = draws.likelihood
     numbers = [np.array([len(members), len(scales), len(groups)]), scales, *members]
     if more is not None:
-        numbers += [np.array([float((more.precision == 1.0).all())]), more.parameters]
+        numbers += [np.array([float((more.precision == 1.0).all())]), more.parameters, *more.partners]
     for group in groups:
         numbers += [group.members, group.scales, group.locations, group.parts]
         numbers.append(np.array([group.beta, group.second, group.beta_2, group.part_scale, group.part_beta]))

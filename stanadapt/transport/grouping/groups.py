@@ -109,7 +109,8 @@ class Likelihood(NamedTuple):
     """A normal likelihood that coordinates share."""
 
     precision: np.ndarray  # (n,) of the error, at each draw
-    parameters: np.ndarray  # (k,) the coordinates that its mean may depend on
+    parameters: np.ndarray  # (k,) the coordinates that its mean may depend on; and, for each member,
+    partners: tuple[np.ndarray, ...] = ()  # (d,) one coordinate of another variable, -1 for none
     error: int = -1  # the log scale of the error, -1 if it is known
     middle: float = 0.0  # the median of that scale, where the precision is 1
 

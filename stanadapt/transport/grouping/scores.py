@@ -39,6 +39,7 @@ _CURVED = 45  # fewest draws with which x_i² is one of the terms
 MOST_DRAWS = 160  # only so many draws are looked at, the newest ones
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
+_SCALES_OF_PARTNERS = 4  # so many parameters may be the log scale of partners
 _FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
 
@@ -151,20 +152,46 @@ def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.
         precision, weighted = -found[:, 1], found[:, 0]
         if more is not None:
             precision = precision - found[:, shared + 1]
-            weighted = (
-                weighted + found[:, shared] + _at_means(found[:, shared + 2 :], newest, more.parameters)
-            )
+            weighted = weighted + found[:, shared] + _at_means(found[:, shared + 2 :], newest, law, more)
         return precision, weighted
     unit, weighted = np.exp(_medians(newest, law)[:, 0]), found[:, first + 1]
     if more is not None:
-        others = more.parameters[~np.isin(more.parameters, law.locations)]
-        weighted = weighted + _at_means(found[:, shared:], newest, others)
+        weighted = weighted + _at_means(found[:, shared:], newest, law, more)
     return -found[:, first] * unit * unit, weighted * unit
 
 
-def _at_means(coefficients: np.ndarray, points: np.ndarray, parameters: np.ndarray) -> np.ndarray:
-    """The sum (m,) of parameters, at their means, times the first of the coefficients (m, k)."""
-    return np.asarray(coefficients[:, : len(parameters)] @ points[:, parameters].mean(axis=0))
+def _at_means(coefficients: np.ndarray, points: np.ndarray, law: Group, more: Likelihood) -> np.ndarray:
+    """The sum (m,) of the first coefficients (m, k) times the means of `_shared_values`."""
+    total = np.zeros(len(law.members))
+    for k, values in enumerate(_shared_values(points, law, more)):
+        total += coefficients[:, k] * values.mean(axis=1)
+    return total
+
+
+def _shared_values(points: np.ndarray, law: Group, more: Likelihood) -> list[np.ndarray]:
+    """What the mean of the data of the members depends on beside them, each (1 or m, n).
+
+    Where beta is negative, a location of the law is no such value, since it is among the law's own terms.
+    """
+    parameters = _parameters_beside(law, more)
+    if law.beta < 0.0:
+        parameters = [k for k in parameters if k not in law.locations]
+    found = [points[None, :, k] for k in parameters]
+    for partner in more.partners:
+        own = partner[law.members]
+        if (own < 0).any():
+            continue
+        values = points[:, own].T
+        found.append(values)
+        for k in more.parameters[:_SCALES_OF_PARTNERS]:
+            u = points[:, k] - quantile(np.sort(points[:, k]), 0.5)
+            found.append(values * np.exp(np.clip(u, -_FARTHEST, _FARTHEST)))
+    return found
+
+
+def _parameters_beside(law: Group, more: Likelihood) -> list[int]:
+    """The parameters of a likelihood without the members of a law."""
+    return [int(k) for k in more.parameters if k not in law.members]
 
 
 def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) -> int:
@@ -176,7 +203,7 @@ def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) 
     left = _left_by_near(draws, law, groups)
     if not left.tells(0):
         return -1
-    parameters = draws.likelihood.parameters
+    parameters = _parameters_beside(law, draws.likelihood)
     ratios = np.array([left.ratio(left.first, left.first + 2 + k) for k in range(len(parameters))])
     ratios *= np.exp(-_medians(draws.points[-MOST_DRAWS:], law)[:, 0])
     spread = np.ptp(ratios, axis=1) / np.maximum(np.abs(ratios).min(axis=1), _LEAST_SLOPE)
@@ -217,10 +244,10 @@ def _left_by(
     factor, more = inverse, []
     if likelihood is not None and up:
         more = [likelihood.precision[None, :], likelihood.precision * x]
-        more += [likelihood.precision * points[None, :, k] for k in likelihood.parameters]
+        more += [likelihood.precision * values for values in _shared_values(points, law, likelihood)]
     elif likelihood is not None:
         factor = inverse * likelihood.precision
-        more = [factor * points[None, :, k] for k in likelihood.parameters if k not in law.locations]
+        more = [factor * values for values in _shared_values(points, law, likelihood)]
     located = [factor * place] if law.is_located else []
     if not up:
         terms = [factor * inverse * x, factor, *located]
@@ -252,13 +279,15 @@ def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[
     return shares
 
 
-def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelihood:
+def likelihood_of(
+    points: np.ndarray, error: int, others: np.ndarray, partners: tuple[np.ndarray, ...] = ()
+) -> Likelihood:
     """A normal likelihood with the log scale `error`, -1 for a known one, and the parameters `others`."""
     precision, middle = np.ones(len(points)), 0.0
     if error >= 0:
         middle = float(quantile(np.sort(points[:, error]), 0.5))
         precision = np.exp(np.clip(-2.0 * (points[:, error] - middle), -_FARTHEST, _FARTHEST))
-    return Likelihood(precision, others[others != error], error, middle)
+    return Likelihood(precision, others[others != error], partners, error, middle)
 
 
 def _log_scales(points: np.ndarray, law: Group) -> np.ndarray:
