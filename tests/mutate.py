@@ -673,12 +673,6 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/error_scale.py",
-        "return self.promise * ease > least and self.left < LEFT * ease",
-        "return self.promise * ease > least",
-        unit("test_error_scale", "test_independent_coordinates_have_no_law"),
-    ),
-    Mutation(
-        "transport/error_scale.py",
         "        rows[:, _POWERS:of_f] = draws.scores.T\n",
         "        rows[:, _POWERS:of_f] = 0.0\n",
         unit("test_error_scale", "test_a_scale_that_correlates_with_coefficients_is_found"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -229,6 +230,17 @@ def with_likelihood(
     members = [np.flatnonzero(variables == g) for g in np.flatnonzero(np.bincount(variables) >= FEWEST)]
     if len(draws.points) < TOLD or not variables.max() or not members:
         return draws
+    small = np.flatnonzero(may_be_parents(variables))
+    shared = _shared_by_members(variables, small[: 2 * MOST_PARENTS], len(draws.points))
+
+    def trials_with(errors: list[int]) -> Iterator[tuple[ScoredDraws, int]]:
+        for (others, partners), error in itertools.product(shared, errors):
+            likelihood = likelihood_of(draws.points, error, others, partners)
+            yield draws._replace(likelihood=likelihood, known={}), error
+
+    for trial, error in trials_with([group.error for group in groups if group.error >= 0][:1]):
+        if _explains_one_of(groups, trial, variables, error):
+            return trial
     if _explains_one_of(groups, draws, variables, -1):
         return draws
     spread = _spread_scales(draws, groups, variables)
@@ -256,11 +268,7 @@ def with_likelihood(
 
     if has_law(draws, -1):
         return draws
-    small, trials = np.flatnonzero(may_be_parents(variables)), []
-    for others, partners in _shared_by_members(variables, small[: 2 * MOST_PARENTS], len(draws.points)):
-        for error in (-1, *map(int, small[:MOST_PARENTS])):
-            likelihood = likelihood_of(draws.points, error, others, partners)
-            trials.append((draws._replace(likelihood=likelihood, known={}), error))
+    trials = list(trials_with([-1, *map(int, small[:MOST_PARENTS])]))
     for trial, error in trials:  # the quicker question first
         if _explains_one_of(groups, trial, variables, error):
             return trial
