@@ -14,7 +14,7 @@ from ..jit import kernel
 from ..kinds import Integer, Matrix, Vector
 from ..transport.composition import into_x, score_in_x, transport_draws
 from ..transport.grouping.groups import same_law
-from ..transport.learning import learn_transport
+from ..transport.learning import is_straight, learn_transport
 from ..transport.shape import LEAST
 from ..transport.tail import DOUBT, POWER_OF_DOUBT, may_have_tails
 from .field_search import without_poor_field
@@ -190,10 +190,12 @@ def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray, refuse
     `refused` as in `learn_windows`.
     """
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
-    if len(groups) and len(points) >= LEAST:  # the quicker question first
+    if len(groups) and len(points) >= LEAST:  # the quicker questions first
         z, score_z = transport_draws(transport, points, scores)
         if may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT):
             return True
+        if is_straight(transport, z, score_z, groups):
+            return False
     seen, known = (points, scores, groups, windows.before), set(refused.tolist())
     learned = learn_transport(transport, *seen, wholly=False, refused=known)
     return not same_law(learned, transport)

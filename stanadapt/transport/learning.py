@@ -247,18 +247,41 @@ def _remaining_divergence(table: np.ndarray, points: np.ndarray, scores: np.ndar
     return left if np.isfinite(left) else np.inf
 
 
-def _is_plain(points: np.ndarray, scores: np.ndarray, variables: np.ndarray, new: bool) -> bool:
-    """Whether draws and scores (n, d) show nothing that `learn_transport` would look at, if there is no map.
+def is_straight(table: np.ndarray, points: np.ndarray, scores: np.ndarray, variables: np.ndarray) -> bool:
+    """Whether draws and scores (n, d) in z, which a map has given, show nothing that asks for other laws.
+
+    Groups are not judged: the last window did so.
+    """
+    latents, rows = fields.split(table)
+    if len(latents) or (rows[:, KIND] == RIDGE).any():
+        return False
+    moved = _coordinates(_rows_of(group, rows))
+    if not _is_plain(points, scores, variables, new=True, moved=moved):
+        return False
+    found = ridge.learn_exact(no_transport(), Training(points, scores, variables, 0, True, moved, set()))
+    return not (len(found.rows) or found.may_be_more())
+
+
+def _is_plain(
+    points: np.ndarray,
+    scores: np.ndarray,
+    variables: np.ndarray,
+    new: bool,
+    moved: np.ndarray | None = None,
+) -> bool:
+    """Whether draws and scores (n, d) show nothing that `learn_transport` would look at.
 
     Most posteriors show nothing. This function finds that out in a fraction of the time that `detect`,
-    `learn_tails` and `learn_bends` take; it detects all that they detect, or more.
+    `learn_tails` and `learn_bends` take; it detects all that they detect, or more. The coordinates `moved`
+    are in groups already.
     """
     if may_have_tails(points, scores) or may_have_bends(points, scores):
         return False
     if not new:
         return True
     sizes = np.bincount(variables)
-    large = sizes[sizes > FEW]
+    alone = sizes if moved is None else sizes - np.bincount(variables[moved], minlength=len(sizes))
+    large = sizes[alone > FEW]
     if np.unique(large).size < large.size:  # a variable may hold the scale parameters of another one
         return False
     scales = scale_candidates(points, scores, variables)
