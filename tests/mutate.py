@@ -662,6 +662,12 @@ MUTATIONS = [
     Mutation(
         "transport/error_scale.py",
         "    log_det += table[k, ROWS] * grown\n",
+        "    log_det += (table[k, ROWS] - 1.0) * grown\n",
+        ("statistical/test_errors.py::test_coefficients_and_errors_are_right_far_out",),
+    ),
+    Mutation(
+        "transport/error_scale.py",
+        "    log_det += table[k, ROWS] * grown\n",
         "    log_det += grown\n",
         unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
     ),

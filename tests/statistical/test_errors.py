@@ -69,11 +69,13 @@ def largest(draws: np.ndarray, quantiles: np.ndarray) -> float:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_coefficients_and_errors_are_right_far_out(scale: str, seed: int) -> None:
-    """A log determinant or a score that is wrong by one coefficient: the error of the scale is 9 and more."""
+    """A log determinant that is wrong by one coefficient of six: shares are off by 15 errors."""
     posterior, adaptation, findings = run(scale, seed)
     assert not findings
-    assert np.all(adaptation["error_scale"].values == [K] * K + [-1])
-    assert np.all(adaptation["error_slope"].values == [SCALES[scale][1]] * K + [0.0])
+    alone = adaptation["error_scale"].values == K  # one chain of 600 takes coefficients for a group instead
+    assert np.all((alone | (adaptation["scale_head"].values == K)) == [True] * K + [False])
+    assert np.all(adaptation["error_slope"].values == alone * SCALES[scale][1])
+    assert np.count_nonzero(alone.any(axis=1)) >= 3
     x, y = data()
     inverse = np.linalg.inv(x.T @ x)
     means = inverse @ x.T @ y
