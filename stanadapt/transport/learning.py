@@ -255,6 +255,8 @@ def is_straight(table: np.ndarray, points: np.ndarray, scores: np.ndarray, varia
     latents, rows = fields.split(table)
     if len(latents) or (rows[:, KIND] == RIDGE).any():
         return False
+    if _remaining_divergence(no_transport(), points, scores) < NORMAL:
+        return True
     moved = _coordinates(_rows_of(group, rows))
     if not _is_plain(points, scores, variables, new=True, moved=moved):
         return False
