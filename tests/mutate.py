@@ -673,7 +673,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/error_scale.py",
-        "        if v in done or wide or not trial.left_by(slopes) < LEFT * ease[v]:",
+        "        if v in done or wide or not trial.left_by(slopes) < LEFT * limits.get(v, 1.0):",
         "        if v in done or wide:",
         unit("test_error_scale", "test_slopes_that_are_not_plain_enough_are_refused"),
     ),

@@ -47,6 +47,7 @@ from .map_table import (
     SCALE,
     SECOND,
     are_coordinates,
+    first_row,
 )
 from .shape import LEAST
 from .training import Training
@@ -61,7 +62,7 @@ LITTLE, NOTHING = 0.001, 0.05
 LEAST_SLOPE = 0.2  # a variable with a smaller b does not belong to the law
 PLAIN, NEAR = (0.5, 1.0), 0.15  # b becomes ±1 or ±1/2 if it is nearer to it than this
 WIDEST = 0.8  # largest standard deviation of b v
-MOST = 2  # scales that are looked at with a linear part of f, which takes long
+MOST_SCALES, MOST = 16, 2  # scales that are tried, and with a linear part of f, which takes long
 _POWERS = 4  # of v in f, with the constant
 _SPARE = 15  # a regression needs so many draws more than it has terms
 
@@ -100,9 +101,7 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Integer:
 
     Returns its first row.
     """
-    k = end - 1
-    while table[k, ROWS] == 0.0:
-        k -= 1
+    k = first_row(table, end)
     grown, _ = _growth(table, k, x)
     factor, pull = np.exp(grown), table[k, ROWS]
     for row in range(k, end):
@@ -176,31 +175,51 @@ def learn_error_scales(used: list[ErrorScale], training: Training) -> list[Error
     """
     points, scores, variables = training.points, training.scores, training.variables
     scales = scale_candidates(points, scores, variables, set(training.taken.tolist()))
-    of_used = np.array([law.scale for law in used], np.int64)
+    limits = {law.scale: 2.0 for law in used}  # of laws in use they are wider by this factor
     if not training.new:
-        scales = scales[np.isin(scales, of_used)]
+        scales = scales[np.isin(scales, list(limits))]
     number = np.unique(variables, return_inverse=True)[1]
-    pulls = scores * (points - points.mean(axis=0)) + 1.0
-    draws = _Draws(points, scores, pulls, number)
-    trials = _try(draws, scales, linear=False)
-    ease = {trial.scale: 2.0 if trial.scale in of_used else 1.0 for trial in trials}
-    clear = [trial for trial in trials if trial.is_clear(ease[trial.scale])]
-    done = {trial.scale for trial in clear}
-    rest = [one for one in trials if one.scale not in done and one.promise * ease[one.scale] > LITTLE]
-    likely = [trial.scale for trial in sorted(rest, key=lambda trial: -trial.promise)][:MOST]
-    again = _try(draws, np.array(likely, np.int64), linear=True)
-    clear += [trial for trial in again if trial.is_clear(ease[trial.scale])]
+    draws = _Draws(points, scores, scores * (points - points.mean(axis=0)) + 1.0, number)
     found: list[ErrorScale] = []
-    for trial in sorted(clear, key=lambda trial: -trial.promise):
+    for trial in _clear_trials(draws, scales, limits):
         v, done = trial.scale, {i for law in found for i in (law.scale, *law.members.tolist())}
         slopes = _with_slopes_before(trial.slopes, number, [law for law in used if law.scale == v])
         wide = np.abs(slopes).max() * points[:, v].std() > WIDEST
-        if v in done or wide or not trial.left_by(slopes) < LEFT * ease[v]:
+        if v in done or wide or not trial.left_by(slopes) < LEFT * limits.get(v, 1.0):
             continue
         members = np.array([i for i in range(len(number)) if i != v and i not in done], np.int64)
         of = slopes[number[members]]
         found += [ErrorScale(v, float(b), members[of == b]) for b in np.unique(of) if b != 0.0]
     return found
+
+
+def _clear_trials(draws: _Draws, scales: np.ndarray, limits: dict[int, float]) -> list[_Trial]:
+    """The trials whose sums explain enough, the most promising first.
+
+    The likeliest of the others are tried once more, with a linear part of f.
+    """
+    trials = _try(draws, _likeliest(draws, scales, list(limits)), linear=False)
+    clear = [trial for trial in trials if trial.is_clear(limits.get(trial.scale, 1.0))]
+    done = {trial.scale for trial in clear}
+    rest = [trial for trial in trials if trial.scale not in done]
+    rest = [trial for trial in rest if trial.promise * limits.get(trial.scale, 1.0) > LITTLE]
+    likely = [trial.scale for trial in sorted(rest, key=lambda trial: -trial.promise)]
+    again = _try(draws, np.array(likely[:MOST], np.int64), linear=True)
+    clear += [trial for trial in again if trial.is_clear(limits.get(trial.scale, 1.0))]
+    return sorted(clear, key=lambda trial: -trial.promise)
+
+
+def _likeliest(draws: _Draws, scales: np.ndarray, used: list[int]) -> np.ndarray:
+    """The scales to try. Where there are many, they are those in use, and those whose scores correlate most
+    with the sum of all pulls.
+    """
+    if len(scales) <= MOST_SCALES:
+        return scales
+    sums, own = draws.pulls.sum(axis=1)[:, None] - draws.pulls[:, scales], draws.scores[:, scales]
+    sums, own = sums - sums.mean(axis=0), own - own.mean(axis=0)
+    related = np.square((sums * own).sum(axis=0)) / (np.square(sums).sum(axis=0) * np.square(own).sum(axis=0))
+    related = np.where(np.isin(scales, used), np.inf, np.nan_to_num(related))
+    return np.sort(scales[np.argsort(-related, kind="stable")[:MOST_SCALES]])
 
 
 def _with_slopes_before(slopes: np.ndarray, number: np.ndarray, before: list[ErrorScale]) -> np.ndarray:
@@ -232,10 +251,10 @@ class _Trial(NamedTuple):
     triangle: np.ndarray  # (g, g + 1) the sums and the score without f, in a basis of the sums
     rest: float  # what the sums leave of the squares of the score
 
-    def is_clear(self, ease: float) -> bool:
-        """Whether the sums explain enough of the score; limits are `ease` times as wide."""
-        least = LITTLE if self.left < NOTHING * ease else WORTH
-        return self.promise * ease > least and self.left < LEFT * ease
+    def is_clear(self, wider: float) -> bool:
+        """Whether the sums explain enough of the score, with limits that are wider by a factor."""
+        least = LITTLE if self.left < NOTHING * wider else WORTH
+        return self.promise * wider > least and self.left < LEFT * wider
 
     def left_by(self, slopes: np.ndarray) -> float:
         """The share of what f leaves of the score that remains with slopes b (g,)."""

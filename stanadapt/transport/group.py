@@ -69,6 +69,7 @@ from .map_table import (
     THRESHOLD,
     UNIT,
     are_coordinates,
+    first_row,
     has_error,
 )
 from .training import Training
@@ -137,9 +138,7 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Integer:
 
     Returns its first row.
     """
-    k = end - 1
-    while table[k, ROWS] == 0.0:
-        k -= 1
+    k = first_row(table, end)
     kind = table[k, KIND]
     ratio, _ = _law(table, k, x)
     factor, _ = _error_factor(table[k], x)

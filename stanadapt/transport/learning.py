@@ -3,10 +3,11 @@
 Ridges that explain scores wholly are learned first (ridge.py says why they are the last law of a map), and
 undone in the draws. Then groups are learned (group.py), because a member of a group can look heavy-tailed
 although it has no heavy tail: only its scale varies. The groups are undone too, and from these draws the map
-learns first other ridges, then tails and then bends. At most one law moves a coordinate. A field (field.py)
-comes from elsewhere, since it takes more than draws (fields/); the other laws are then learned for the
-coordinates that are no latents, and no root with a bend of its own. So heads may be moved twice: by one of
-these laws, and then by their law given the root.
+learns first other ridges, then scales of errors (error_scale.py), tails and bends. At most one law moves a
+coordinate, but that any coordinate may have the scale of an error as well. A field (field.py) comes from
+elsewhere, since it takes more than draws (fields/); the other laws are then learned for the coordinates that
+are no latents, and no root with a bend of its own. So heads may be moved twice: by one of these laws, and
+then by their law given the root.
 
 No law covers these cases:
 

@@ -63,6 +63,15 @@ def no_transport() -> Any:
 
 
 @kernel(ordered=True, counted=False)
+def first_row(table: Any, end: Any) -> Any:
+    """The first of the rows that belong together and end before row `end`."""
+    k = end - 1
+    while table[k, ROWS] == 0.0:
+        k -= 1
+    return k
+
+
+@kernel(ordered=True, counted=False)
 def has_error(second: Any, beta: Any, beta_2: Any) -> Any:
     """Whether the second scale of a group is that of the error of its data."""
     return second >= 0.0 and beta * beta_2 < 0.0

@@ -106,6 +106,16 @@ def test_the_last_window_brings_no_law_and_keeps_those_in_use() -> None:
     np.testing.assert_array_equal(error_scale.learn(rows, given._replace(new=False)), rows)
 
 
+def test_the_scale_is_found_among_many_parameters() -> None:
+    """Thirty other variables of one coordinate each might be the scale, too."""
+    (points, scores), rng = regression(9, n=120), np.random.default_rng(9)
+    others = rng.normal(size=(120, 30))
+    points, scores = np.hstack((others, points)), np.hstack((-others, scores))
+    rows = error_scale.learn(NONE, training(points, scores, [*range(30), *[30] * 5, 31]))
+    (law,) = error_scales_of(rows)
+    assert (law.scale, law.members.tolist()) == (35, [30, 31, 32, 33, 34])
+
+
 def test_two_scales_have_a_law_each() -> None:
     one, other = regression(5, d=3), regression(6, d=4)
     points, scores = (np.hstack(parts) for parts in zip(one, other, strict=True))
