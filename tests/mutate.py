@@ -684,6 +684,12 @@ MUTATIONS = [
         unit("test_error_scale", "test_a_scale_that_correlates_with_coefficients_is_found"),
     ),
     Mutation(
+        "transport/learning.py",
+        "        if scales.size and len(exact_groups(training)):\n            return False\n",
+        "        pass\n",
+        unit("test_transport_scores", "test_a_scale_of_errors_does_not_hide_that_a_group_is_needed"),
+    ),
+    Mutation(
         "transport/composition.py",
         "        u, scaled = kept, kept\n",
         "        u, scaled = kept, x\n",

@@ -190,12 +190,13 @@ def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray, refuse
     `refused` as in `learn_windows`.
     """
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
+    known = set(refused.tolist())
     if len(groups) and len(points) >= LEAST:  # the quicker questions first
         z, score_z = transport_draws(transport, points, scores)
         if may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT):
             return True
-        if is_straight(transport, z, score_z, groups):
+        if is_straight(transport, points, scores, groups, known):
             return False
-    seen, known = (points, scores, groups, windows.before), set(refused.tolist())
-    learned = learn_transport(transport, *seen, wholly=False, refused=known)
+    seen = points, scores, groups, windows.before
+    learned = learn_transport(transport, *seen, refused=known)
     return not same_law(learned, transport)

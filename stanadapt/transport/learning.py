@@ -4,10 +4,11 @@ Ridges that explain scores wholly are learned first (ridge.py says why they are 
 undone in the draws. Then groups are learned (group.py), because a member of a group can look heavy-tailed
 although it has no heavy tail: only its scale varies. The groups are undone too, and from these draws the map
 learns first other ridges, then scales of errors (error_scale.py), tails and bends. At most one law moves a
-coordinate, but that any coordinate may have the scale of an error as well. A field (field.py) comes from
-elsewhere, since it takes more than draws (fields/); the other laws are then learned for the coordinates that
-are no latents, and no root with a bend of its own. So heads may be moved twice: by one of these laws, and
-then by their law given the root.
+coordinate, but that any coordinate may have the scale of an error as well. Where groups and ridges are looked
+for, scales of errors are not undone: near the middle of the draws one of them can do what a group does, but
+not in the neck of the group. A field (field.py) comes from elsewhere, since it takes more than draws
+(fields/); the other laws are then learned for the coordinates that are no latents, and no root with a bend of
+its own. So heads may be moved twice: by one of these laws, and then by their law given the root.
 
 No law covers these cases:
 
@@ -32,7 +33,7 @@ from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, coordinates_of, rows_into_x, transport_draws
 from .grouping.choice import MARGIN, exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, scale_candidates, slope_gains
-from .grouping.exact_laws import CERTAIN
+from .grouping.exact_laws import CERTAIN, spread_scales
 from .map_table import (
     ERROR_SCALE,
     KIND,
@@ -74,7 +75,6 @@ def learn_transport(
     before: int,
     *,
     new: bool = True,
-    wholly: bool = True,
     refused: set[int] | None = None,
 ) -> np.ndarray:
     """Learn the next map from draws and scores in x (n, d), the older ones first.
@@ -82,9 +82,8 @@ def learn_transport(
     The first `before` draws are from the window before; `table` is the map of the present window. `variables`
     (d,) are the numbers of the variables that coordinates belong to; if it is empty, nothing is learned.
     If `new` is false, no group is added: so it is in the last window, since no later window would judge its
-    new groups. If `wholly` is false, laws that explain scores wholly (grouping/groups.py) are looked for only
-    if the map leaves something to look at. `refused` are questions of earlier windows that need not be asked
-    again (grouping/exact_laws.py); those of this one are added to it.
+    new groups. `refused` are questions of earlier windows that need not be asked again
+    (grouping/exact_laws.py); those of this one are added to it.
     """
     if not len(variables):
         return table
@@ -94,7 +93,7 @@ def learn_transport(
         rest = (points, scores, variables, before)
         if len(points) < LEAST:
             return table
-        return _learn_beside_field(rows, latents, *rest, new=new, wholly=wholly, refused=refused)
+        return _learn_beside_field(rows, latents, *rest, new=new, refused=refused)
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     new = new and (points.shape[1] < LARGE or len(points) >= DRAWS_IF_LARGE)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
@@ -106,18 +105,14 @@ def learn_transport(
     if len(points) < LEAST:
         return np.concatenate((inner, outer))
     points, scores = transport_draws(outer, points, scores)
-    left = _remaining_divergence(inner, points, scores)
+    scaled, others = _rows_of(error_scale, inner), _without_error_scales(inner)
+    left = _remaining_divergence(others, points, scores)
     room = left > min(MARGIN, RIDGE_MARGIN)
     more = new and room
-    scaled = _rows_of(error_scale, inner)
-    plain = len(scaled) == len(inner) and (
-        left < NORMAL
-        or (
-            _is_plain(*transport_draws(scaled, points, scores), variables, more)
-            and not (more and found.may_be_more())
-        )
+    plain = not len(others) and (
+        left < NORMAL or (_is_plain(points, scores, variables, more) and not (more and found.may_be_more()))
     )
-    certain = wholly and new and len(points) >= CERTAIN
+    certain = new and len(points) >= CERTAIN
     taken = _coordinates(outer)
     training = training._replace(points=points, scores=scores, room=room, taken=taken)
     if plain:
@@ -125,7 +120,7 @@ def learn_transport(
         if len(moves):
             return np.concatenate((moves, outer))
         return np.concatenate((error_scale.learn(scaled, training), outer))
-    with_groups = room or certain or (len(inner) > 0 and (wholly or left >= NORMAL))
+    with_groups = room or certain or len(inner) > 0
     return np.concatenate((_learn_inner(inner, training, with_groups=with_groups), outer))
 
 
@@ -192,7 +187,6 @@ def _learn_beside_field(
     before: int,
     *,
     new: bool,
-    wholly: bool,
     refused: set[int],
 ) -> np.ndarray:
     """The next map where there is a field: laws for the other coordinates, in draws in which it is undone."""
@@ -200,7 +194,7 @@ def _learn_beside_field(
     others = np.setdiff1d(np.arange(points.shape[1]), fields.moved_by(field))
     own = z[:, others], score_z[:, others], variables[others], before
     rows = _renumber(table, others, into=True)
-    learned = learn_transport(rows, *own, new=new, wholly=wholly, refused=refused)
+    learned = learn_transport(rows, *own, new=new, refused=refused)
     return np.concatenate((field, _renumber(learned, others, into=False)))
 
 
@@ -218,6 +212,11 @@ def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarra
         there = rows & (table[:, column] >= 0.0)
         found[there, column] = new[table[there, column].astype(np.int64)]
     return found
+
+
+def _without_error_scales(table: np.ndarray) -> np.ndarray:
+    """The rows of a map without those of scales of errors."""
+    return np.asarray(table[table[:, KIND] != ERROR_SCALE])
 
 
 def _rows_of(law: Any, table: np.ndarray) -> np.ndarray:
@@ -248,20 +247,31 @@ def _remaining_divergence(table: np.ndarray, points: np.ndarray, scores: np.ndar
     return left if np.isfinite(left) else np.inf
 
 
-def is_straight(table: np.ndarray, points: np.ndarray, scores: np.ndarray, variables: np.ndarray) -> bool:
-    """Whether draws and scores (n, d) in z, which a map has given, show nothing that asks for other laws.
+def is_straight(
+    table: np.ndarray, points: np.ndarray, scores: np.ndarray, variables: np.ndarray, refused: set[int]
+) -> bool:
+    """Whether draws and scores (n, d) in x show nothing that asks for other laws than a map has.
 
-    Groups are not judged: the last window did so.
+    Groups are not judged: the last window did so. Scales of errors are left out of the map, since they can
+    hide that a group is needed. Where there is no group, one that explains scores wholly is asked for, if
+    there may be a scale for it beside those of errors; `refused` as in `learn_transport`.
     """
     latents, rows = fields.split(table)
     if len(latents) or (rows[:, KIND] == RIDGE).any():
         return False
+    of_errors, others = rows[rows[:, KIND] == ERROR_SCALE], _without_error_scales(rows)
+    points, scores = transport_draws(others, points, scores)
+    moved = _coordinates(_rows_of(group, others))
+    training = Training(points, scores, variables, 0, True, moved, refused)
+    if not len(moved):
+        scales = np.setdiff1d(spread_scales(points, variables), of_errors[:, SCALE])
+        if scales.size and len(exact_groups(training)):
+            return False
     if _remaining_divergence(no_transport(), points, scores) < NORMAL:
         return True
-    moved = _coordinates(_rows_of(group, rows))
     if not _is_plain(points, scores, variables, new=True, moved=moved):
         return False
-    found = ridge.learn_exact(no_transport(), Training(points, scores, variables, 0, True, moved, set()))
+    found = ridge.learn_exact(no_transport(), training)
     return not (len(found.rows) or found.may_be_more())
 
 

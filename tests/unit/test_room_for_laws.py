@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stanadapt.numerics.windows import NOTHING_REFUSED, first_window, has_news
 from stanadapt.transport import group, learning
 from stanadapt.transport.grouping import choice
 from stanadapt.transport.learning import learn_transport
@@ -66,5 +67,5 @@ def test_groups_of_a_good_map_are_not_learned_again_for_news(monkeypatch: pytest
     learned = []
     monkeypatch.setattr(group, "learn", lambda rows, _: learned.append(1) or rows)
     for one, times in ((table, 0), (worse, 1)):
-        learn_transport(one, points, scores, GROUPS, 200, wholly=False)
+        has_news(first_window(points, scores), one, GROUPS, NOTHING_REFUSED)
         assert len(learned) == times

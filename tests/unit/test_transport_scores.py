@@ -11,9 +11,11 @@ import pytest
 
 import stanadapt
 from hierarchies import two_level_program
+from stanadapt.numerics.windows import NOTHING_REFUSED, first_window, has_news
 from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import transport_draws
+from stanadapt.transport.error_scale import ErrorScale, error_scale_rows
 from stanadapt.transport.grouping.groups import Group, ScoredDraws, groups_of
 from stanadapt.transport.grouping.places import EXACT
 from stanadapt.transport.grouping.scores import data_terms, places, residual_shares, residual_shares_alone
@@ -209,10 +211,8 @@ def test_a_law_is_found_where_the_error_and_slopes_are_unknown(centred: bool, se
     np.testing.assert_allclose(group.thresholds, -0.5 * sign * np.log(precision), atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("centred", [True, False])
-def test_members_do_not_depend_on_an_unknown_error_any_more(centred: bool, seed: int) -> None:
-    """In z they are normal around 0 with one variance, whatever the location, the scale and the error are."""
+def with_unknown_error(centred: bool, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points and scores of y ~ N(alpha, sigma), alpha ~ N(m, tau), and the variables' numbers."""
     rng = np.random.default_rng(seed)
     prior, alpha = ("m, tau", "alpha") if centred else ("0, 1", "(m + tau * alpha)")
     posterior = stanadapt.Posterior(
@@ -229,11 +229,26 @@ def test_members_do_not_depend_on_an_unknown_error_any_more(centred: bool, seed:
     points, scores = 0.5 * rng.normal(size=(2, 100, posterior.dim))
     for x, score in zip(points, scores, strict=True):
         log_density_gradient(posterior.model.target(), x, score)
-    groups = variable_groups(posterior.unconstrained_names)
+    return points, scores, variable_groups(posterior.unconstrained_names)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("centred", [True, False])
+def test_members_do_not_depend_on_an_unknown_error_any_more(centred: bool, seed: int) -> None:
+    """In z they are normal around 0 with one variance, whatever the location, the scale and the error are."""
+    points, scores, groups = with_unknown_error(centred, seed)
     table = learn_transport(no_transport(), points, scores, groups, 40)
     z, score_z = transport_draws(table, points, scores)
     ratios = -score_z[:, :J] / z[:, :J]
     np.testing.assert_allclose(ratios, np.broadcast_to(ratios[:1], ratios.shape), rtol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_scale_of_errors_does_not_hide_that_a_group_is_needed(seed: int) -> None:
+    """Near the middle of the draws the one can do what the other does, and warm-up would end too early."""
+    points, scores, groups = with_unknown_error(True, seed)
+    hiding = error_scale_rows([ErrorScale(J + 2, 1.0, np.arange(J))], points)
+    assert has_news(first_window(points, scores), hiding, groups, NOTHING_REFUSED)
 
 
 def test_coordinates_without_a_law_are_left_alone() -> None:

@@ -335,10 +335,15 @@ def _explains_one_of(groups: list[Group], draws: ScoredDraws, variables: np.ndar
 
 
 def _spread_scales(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> np.ndarray:
-    """The coordinates of small variables that no group moves and that vary enough to be worth a law."""
+    """The coordinates of `spread_scales` that no group moves."""
     moved = [group.members for group in groups]
-    scales = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), np.concatenate([np.zeros(0), *moved]))
-    return np.asarray(scales[draws.points[:, scales].std(axis=0) > SPREAD], np.int64)
+    return np.setdiff1d(spread_scales(draws.points, variables), np.concatenate([np.zeros(0), *moved]))
+
+
+def spread_scales(points: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """The coordinates of small variables that vary enough in draws (n, d) to be worth a law as its scale."""
+    small = np.flatnonzero(may_be_parents(variables))
+    return np.asarray(small[points[:, small].std(axis=0) > SPREAD], np.int64)
 
 
 def is_exact(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
