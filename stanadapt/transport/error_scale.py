@@ -8,8 +8,8 @@ many effective draws. With the means c_i of the draws and m of v, the law
     x_i = c_i + e^(b (v - m)) (z_i - c_i)
 
 makes z and v independent. b is 1 for a log scale, 1/2 for a log variance, -1/2 for a log precision, and
-between these and 0 where a prior bounds x_i, too. The mean of a hierarchy may have this law as well: its
-error is the scale of the hierarchy. If v varies much, group.py has the laws: a threshold belongs to them.
+between these and 0 where a prior bounds x_i, too. If v varies much, group.py has the laws: a threshold
+belongs to them.
 
 The log determinant is the sum of b (v - m). A gradient costs one exponential for all coordinates that share v
 and b.
@@ -59,9 +59,9 @@ KINDS = (ERROR_SCALE,)
 # in use stays with half and twice of these: to come and go would keep warm-up from its end.
 WORTH, LEFT = 0.02, 0.25
 LITTLE, NOTHING = 0.001, 0.05
-LEAST_SLOPE = 0.2  # a variable with a smaller b does not belong to the law
+LEAST_SLOPE = 0.35  # a variable with a smaller b does not belong to the law
 PLAIN, NEAR = (0.5, 1.0), 0.15  # b becomes ±1 or ±1/2 if it is nearer to it than this
-WIDEST = 0.8  # largest standard deviation of b v
+WIDEST = 0.5  # largest standard deviation of b v: an error has three degrees of freedom at least
 MOST_SCALES, MOST = 16, 2  # scales that are tried, and with a linear part of f, which takes long
 _POWERS = 4  # of v in f, with the constant
 _SPARE = 15  # a regression needs so many draws more than it has terms
@@ -171,10 +171,12 @@ def learn(rows: np.ndarray, training: Training) -> np.ndarray:
 def learn_error_scales(used: list[ErrorScale], training: Training) -> list[ErrorScale]:
     """The laws that draws and scores ask for; `used` are those in use.
 
-    Coordinates that another law moves may have this law before it, but none of them can be the scale.
+    Coordinates that another law moves may have this law before it, but none of them can be the scale. Scales
+    of groups have no part in it: the law would hold in the middle of the draws, and not in the group's neck.
     """
     points, scores, variables = training.points, training.scores, training.variables
-    scales = scale_candidates(points, scores, variables, set(training.taken.tolist()))
+    heads = training.heads.tolist()
+    scales = scale_candidates(points, scores, variables, {*training.taken.tolist(), *heads})
     limits = {law.scale: 2.0 for law in used}  # of laws in use they are wider by this factor
     if not training.new:
         scales = scales[np.isin(scales, list(limits))]
@@ -182,7 +184,7 @@ def learn_error_scales(used: list[ErrorScale], training: Training) -> list[Error
     draws = _Draws(points, scores, scores * (points - points.mean(axis=0)) + 1.0, number)
     found: list[ErrorScale] = []
     for trial in _clear_trials(draws, scales, limits):
-        v, done = trial.scale, {i for law in found for i in (law.scale, *law.members.tolist())}
+        v, done = trial.scale, {*heads, *(i for law in found for i in (law.scale, *law.members.tolist()))}
         slopes = _with_slopes_before(trial.slopes, number, [law for law in used if law.scale == v])
         wide = np.abs(slopes).max() * points[:, v].std() > WIDEST
         if v in done or wide or not trial.left_by(slopes) < LEFT * limits.get(v, 1.0):

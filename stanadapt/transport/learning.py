@@ -49,6 +49,7 @@ from .map_table import (
     depends,
     is_of_group,
     no_transport,
+    scales_of_groups,
 )
 from .ridge_fit import MARGIN as RIDGE_MARGIN
 from .ridge_fit import pursue
@@ -140,6 +141,7 @@ def _learn_inner(table: np.ndarray, training: Training, *, with_groups: bool) ->
     points, scores = transport_draws(ridges, points, scores)
     taken = np.concatenate((taken, _coordinates(ridges)))
     training = training._replace(points=points, scores=scores, taken=taken)
+    training = training._replace(heads=scales_of_groups(moves))
     scaled = error_scale.learn(_rows_of(error_scale, table), training)
     points, scores = transport_draws(scaled, points, scores)
     training = training._replace(points=points, scores=scores)

@@ -82,6 +82,13 @@ def is_of_group(table: np.ndarray) -> np.ndarray:
     return np.asarray(np.abs(table[:, KIND]) == CENTRED)
 
 
+def scales_of_groups(table: np.ndarray) -> np.ndarray:
+    """The coordinates that are scale parameters of groups, errors of data left out."""
+    rows = table[is_of_group(table)]
+    second = rows[:, SECOND][rows[:, BETA] * rows[:, BETA_2] > 0.0]
+    return np.unique(np.concatenate((rows[:, SCALE], second))).astype(np.int64)
+
+
 def depends(table: np.ndarray) -> np.ndarray:
     """Which rows (r,), without those of a field, move a coordinate by others, their parents."""
     return np.asarray(is_of_group(table) | (table[:, KIND] == RIDGE) | (table[:, KIND] == ERROR_SCALE))

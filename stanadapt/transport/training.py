@@ -18,3 +18,4 @@ class Training(NamedTuple):
     taken: np.ndarray  # the coordinates that another law moves
     refused: set[int]  # questions that scores have answered with no, see grouping/exact_laws.py; it grows
     room: bool = True  # whether so much of F is left that another group, or another ridge, can be worth it
+    heads: np.ndarray = np.zeros(0, np.int64)  # the coordinates that are scales of groups

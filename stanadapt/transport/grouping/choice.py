@@ -92,7 +92,7 @@ def exact_groups(training: Training) -> np.ndarray:
 
 
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
-    points, scores, variables, before, new, _, refused, room = training
+    points, scores, variables, before, new, _, refused, room, _ = training
     old = groups_of(moves)
     draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables, refused)
     groups = _judge(old, draws.part(slice(before, None)), draws)
