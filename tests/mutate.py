@@ -685,8 +685,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/learning.py",
-        "        if scales.size and len(exact_groups(training)):\n            return False\n",
-        "        pass\n",
+        "    if not len(moved) and scales.size and len(exact_groups(training)):\n        return False\n",
+        "",
         unit("test_transport_scores", "test_a_scale_of_errors_does_not_hide_that_a_group_is_needed"),
     ),
     Mutation(

@@ -254,21 +254,21 @@ def is_straight(
 ) -> bool:
     """Whether draws and scores (n, d) in x show nothing that asks for other laws than a map has.
 
-    Groups are not judged: the last window did so. Scales of errors are left out of the map, since they can
-    hide that a group is needed. Where there is no group, one that explains scores wholly is asked for, if
-    there may be a scale for it beside those of errors; `refused` as in `learn_transport`.
+    Groups are not judged: the last window did so. Scales of errors are left out of the map where there may be
+    another scale, since they can hide that a group is needed. Where there is no group then, one that explains
+    scores wholly is asked for; `refused` as in `learn_transport`.
     """
     latents, rows = fields.split(table)
     if len(latents) or (rows[:, KIND] == RIDGE).any():
         return False
     of_errors, others = rows[rows[:, KIND] == ERROR_SCALE], _without_error_scales(rows)
-    points, scores = transport_draws(others, points, scores)
     moved = _coordinates(_rows_of(group, others))
+    scales = np.setdiff1d(spread_scales(points, variables), of_errors[:, SCALE])
+    undone = others if len(moved) or scales.size else rows  # with no other scale there is no group to hide
+    points, scores = transport_draws(undone, points, scores)
     training = Training(points, scores, variables, 0, True, moved, refused)
-    if not len(moved):
-        scales = np.setdiff1d(spread_scales(points, variables), of_errors[:, SCALE])
-        if scales.size and len(exact_groups(training)):
-            return False
+    if not len(moved) and scales.size and len(exact_groups(training)):
+        return False
     if _remaining_divergence(no_transport(), points, scores) < NORMAL:
         return True
     if not _is_plain(points, scores, variables, new=True, moved=moved):
