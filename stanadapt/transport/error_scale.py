@@ -21,8 +21,8 @@ function f of v alone
 
 So the score of each v that may be such a scale is regressed on 1, v, v², v³ and one sum for each variable of
 the program, over its coordinates. There is a law where f leaves a share of the score and the sums explain
-nearly all of it; in the examples that the law is made for they leave some thousandths.
-If there are draws enough, f may also be linear in the other scores.
+nearly all of it; in the examples that the law is made for they leave some thousandths. If there are draws
+enough, f may also be linear in the other scores.
 """
 
 from __future__ import annotations

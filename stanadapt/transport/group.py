@@ -312,11 +312,11 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     for name, column in (("scale_head", SCALE), ("scale_location", LOCATION), ("scale_part", PART)):
         found[name] = np.full(d, -1)
         found[name][own] = rows[:, column]
+    groups, weight = groups_of(rows), 1.0 / np.square(rows[:, UNIT])
     found["data_error"] = np.full(d, -1)
-    for group in groups_of(rows):
+    for group in groups:
         found["data_error"][group.members] = group.error
-    weight = 1.0 / np.square(rows[:, UNIT])
-    thresholds = [group.thresholds for group in groups_of(rows)]
+    thresholds = [group.thresholds for group in groups]
     numbers = {
         "scale_beta": rows[:, BETA],
         "scale_knee": np.concatenate(thresholds) if thresholds else np.zeros(0),

@@ -50,6 +50,7 @@ from .map_table import (
     is_of_group,
     no_transport,
     scales_of_groups,
+    without_error_scales,
 )
 from .ridge_fit import MARGIN as RIDGE_MARGIN
 from .ridge_fit import pursue
@@ -106,7 +107,7 @@ def learn_transport(
     if len(points) < LEAST:
         return np.concatenate((inner, outer))
     points, scores = transport_draws(outer, points, scores)
-    scaled, others = _rows_of(error_scale, inner), _without_error_scales(inner)
+    scaled, others = _rows_of(error_scale, inner), without_error_scales(inner)
     left = _remaining_divergence(others, points, scores)
     room = left > min(MARGIN, RIDGE_MARGIN)
     more = new and room
@@ -140,8 +141,8 @@ def _learn_inner(table: np.ndarray, training: Training, *, with_groups: bool) ->
     ridges = ridge.learn(_rows_of(ridge, table), training)
     points, scores = transport_draws(ridges, points, scores)
     taken = np.concatenate((taken, _coordinates(ridges)))
-    training = training._replace(points=points, scores=scores, taken=taken)
-    training = training._replace(heads=scales_of_groups(moves))
+    heads = scales_of_groups(moves)
+    training = training._replace(points=points, scores=scores, taken=taken, heads=heads)
     scaled = error_scale.learn(_rows_of(error_scale, table), training)
     points, scores = transport_draws(scaled, points, scores)
     training = training._replace(points=points, scores=scores)
@@ -216,11 +217,6 @@ def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarra
     return found
 
 
-def _without_error_scales(table: np.ndarray) -> np.ndarray:
-    """The rows of a map without those of scales of errors."""
-    return np.asarray(table[table[:, KIND] != ERROR_SCALE])
-
-
 def _rows_of(law: Any, table: np.ndarray) -> np.ndarray:
     """The rows of a map that belong to a law."""
     own = np.zeros(len(table), bool)
@@ -261,7 +257,7 @@ def is_straight(
     latents, rows = fields.split(table)
     if len(latents) or (rows[:, KIND] == RIDGE).any():
         return False
-    of_errors, others = rows[rows[:, KIND] == ERROR_SCALE], _without_error_scales(rows)
+    of_errors, others = _rows_of(error_scale, rows), without_error_scales(rows)
     moved = _coordinates(_rows_of(group, others))
     scales = np.setdiff1d(spread_scales(points, variables), of_errors[:, SCALE])
     undone = others if len(moved) or scales.size else rows  # with no other scale there is no group to hide

@@ -1,8 +1,8 @@
 """The form in which kernels hold a map of coordinates: a table (r, 19) of numbers.
 
 To pass one array on costs a kernel nothing; seven arrays cost a tenth of a gradient. A row moves one
-coordinate. The rows of a group, and of coordinates with the
-scale of errors, follow each other, and the first of them holds their number:
+coordinate. The rows of a group, and of coordinates with the scale of an error, follow each other, and the
+first of them holds their number:
 
     symbol        column           meaning
                   KIND             the law: TAIL, BEND, and for groups CENTRED (beta > 0) and NOT_CENTRED
@@ -80,6 +80,11 @@ def has_error(second: Any, beta: Any, beta_2: Any) -> Any:
 def is_of_group(table: np.ndarray) -> np.ndarray:
     """Which rows (r,) belong to groups."""
     return np.asarray(np.abs(table[:, KIND]) == CENTRED)
+
+
+def without_error_scales(table: np.ndarray) -> np.ndarray:
+    """The rows of a map without those of scales of errors."""
+    return np.asarray(table[table[:, KIND] != ERROR_SCALE])
 
 
 def scales_of_groups(table: np.ndarray) -> np.ndarray:

@@ -92,16 +92,16 @@ def exact_groups(training: Training) -> np.ndarray:
 
 
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
-    points, scores, variables, before, new, _, refused, room, _ = training
+    variables, new, room, refused = training.variables, training.new, training.room, training.refused
     old = groups_of(moves)
-    draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables, refused)
-    groups = _judge(old, draws.part(slice(before, None)), draws)
+    draws = ScoredDraws(training.points, training.scores, known={})
+    draws = with_likelihood(draws, old, variables, refused)
+    groups = _judge(old, draws.part(slice(training.before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
         others = [other for other in groups if other is not groups[k]]
         if groups[k].error >= 0 and not has_exact_data(groups[k], others, draws):
             groups[k] = groups[k]._replace(error=-1)
-            others = [other for other in groups if other is not groups[k]]
         groups[k] = simplify(groups[k], groups, draws, pulled)
         if not has_exact_data(groups[k], others, draws):
             groups[k] = _refit(groups[k], pulled)

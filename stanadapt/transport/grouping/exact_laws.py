@@ -438,7 +438,7 @@ def has_exact_data(group: Group, others: list[Group], draws: ScoredDraws) -> boo
 
 
 def _has_own_data(group: Group, others: list[Group]) -> bool:
-    """Whether nothing but data and small parameters stands in a member's likelihood."""
+    """Whether no other group depends on a member, so that nothing takes the place of its data."""
     members = set(map(int, group.members))
     return not any(members & parents_of(other) for other in others)
 

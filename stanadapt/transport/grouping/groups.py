@@ -39,7 +39,6 @@ from ..map_table import (
     COLUMNS,
     DATA,
     ERROR_MIDDLE,
-    ERROR_SCALE,
     KIND,
     LOCATION,
     LOG_UNITS,
@@ -58,6 +57,7 @@ from ..map_table import (
     UNIT,
     has_error,
     is_of_group,
+    without_error_scales,
 )
 
 TINY = 1e-250  # smaller weights w become this
@@ -250,7 +250,7 @@ def same_law(one: np.ndarray, other: np.ndarray) -> bool:
     metric stays right when they come or go.
     """
     columns = [KIND, OWN, SCALE, SECOND, LOCATION, BETA, BETA_2, PART, PART_SCALE]
-    one, other = (table[table[:, KIND] != ERROR_SCALE] for table in (one, other))
+    one, other = without_error_scales(one), without_error_scales(other)
     return np.array_equal(one[:, columns], other[:, columns])
 
 
@@ -284,17 +284,8 @@ def scale_of_parts(points: np.ndarray, group: Group) -> np.ndarray:
 
 def parents_of(group: Group) -> set[int]:
     """The coordinates that the scales and the locations of a group depend on."""
-    return {
-        int(i)
-        for i in (
-            *group.scales,
-            group.second,
-            group.error,
-            *group.locations,
-            *group.parts,
-            group.part_scale,
-        )
-    } - {-1}
+    shared = group.second, group.error, group.part_scale
+    return {int(i) for i in (*group.scales, *group.locations, *group.parts, *shared)} - {-1}
 
 
 def others_of(groups: list[Group], group: Group) -> list[Group]:

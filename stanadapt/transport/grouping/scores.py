@@ -280,9 +280,9 @@ def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[
 
 
 def likelihood_of(
-    points: np.ndarray, error: int, others: np.ndarray, partners: tuple[np.ndarray, ...] = ()
+    points: np.ndarray, error: int, others: np.ndarray, partners: tuple[np.ndarray, ...]
 ) -> Likelihood:
-    """A normal likelihood with the log scale `error`, -1 for a known one, and the parameters `others`."""
+    """A normal likelihood with the log scale `error`, -1 for a known one; the rest as `Likelihood` has it."""
     precision, middle = np.ones(len(points)), 0.0
     if error >= 0:
         middle = float(quantile(np.sort(points[:, error]), 0.5))
