@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -48,11 +49,30 @@ def end_with_parent(parent: int, folder: Path | None = None) -> None:
     The thread gets its turn, because kernels and Stan run without Python's lock.
     """
 
-    def look() -> None:
-        while os.getppid() == parent:
-            time.sleep(_LOOK_SECONDS)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
+    def end_if_orphan() -> None:
+        if os.getppid() != parent:
+            if folder is not None:
+                _remove(folder)
+            os._exit(1)
 
+    def look() -> None:
+        while True:
+            end_if_orphan()
+            time.sleep(_LOOK_SECONDS)
+
+    end_if_orphan()  # the parent may have ended while this process was importing
     threading.Thread(target=look, name="stanadapt-parent", daemon=True).start()
+    # A process that ends by itself stops the thread wherever it is, also in the middle of the removal.
+    atexit.register(end_if_orphan)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder to which other threads and processes may write meanwhile.
+
+    They write by its name. Without the name they fail, and no new file holds the removal up. Where several
+    remove it at once, all but the first find no folder of this name: each removes what is under the new one.
+    """
+    orphan = folder.with_name(f"{folder.name}-orphan")
+    with contextlib.suppress(OSError):
+        folder.rename(orphan)
+    shutil.rmtree(orphan, ignore_errors=True)

@@ -138,6 +138,53 @@ def test_workers_notice_that_their_parent_is_killed(mode: str, tmp_path: Path, t
     assert list(temporary.glob("stanadapt-*")) == []
 
 
+ORPHAN = """
+import os, subprocess, sys, time
+from pathlib import Path
+from stanadapt.child_processes import end_with_parent
+
+folder, moment = Path(sys.argv[1]), sys.argv[2]
+if len(sys.argv) == 3:
+    child = subprocess.Popen([sys.executable, "-c", sys.argv[0], *sys.argv[1:], str(os.getpid())])
+    while not (folder / "ready").exists() and child.poll() is None:
+        time.sleep(0.001)
+    os._exit(0)
+parent = int(sys.argv[3])
+if moment == "later":
+    end_with_parent(parent, folder)
+(folder / "ready").touch()
+while os.getppid() == parent:
+    pass
+if moment == "before":
+    end_with_parent(parent, folder)
+(folder / "more").touch()
+raise RuntimeError("the worker fails where its files are gone")
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "later"])
+def test_a_worker_that_fails_as_its_parent_ends_leaves_no_files(moment: str, tmp_path: Path) -> None:
+    """The process may end by itself while its files are removed: they are removed all the same."""
+    for number in range(10):
+        folder = tmp_path / f"folder-{number}"
+        folder.mkdir()
+        for name in range(20):
+            (folder / f"file-{name}").touch()
+        # Its output ends when the worker has ended, which has the same pipe.
+        subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"import sys; sys.argv[0] = {ORPHAN!r}; exec(sys.argv[0])",
+                folder,
+                moment,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_command_writes_the_file_and_says_which_signal(number: int, tmp_path: Path) -> None:
     (tmp_path / "model.stan").write_text(CODE)
