@@ -20,12 +20,12 @@ import numpy as np
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
 from ..transport.field_table import fields_of, middle_of_field, split
-from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
 if TYPE_CHECKING:
     from ..transport.fields.field_learning import Learned
+    from ..transport.fields.probes import Evaluate
 
 LEAST_SIZE = 9  # a head and eight latents; fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
@@ -76,14 +76,14 @@ def search_field(
     """
     from ..transport.fields.field_learning import learn_field  # here, since few runs come to it
 
-    plain = _aside(target, no_transport(), x.size)
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
 
-    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
-        return float(log_density_gradient(plain, at, score))
+    def density_in(transport: np.ndarray) -> Evaluate:
+        there = _aside(target, transport, x.size)
+        return lambda at, score: float(log_density_gradient(there, at, score))
 
-    return learn_field(evaluate, x, unit, variables, most_dense=DRAWS * gradients)
+    return learn_field(density_in, x, unit, variables, most_dense=DRAWS * gradients)
 
 
 @np.errstate(all="ignore")

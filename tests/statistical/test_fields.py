@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 import stanadapt
+from densities import in_maps
 from frozen import move_exact_draws
 from programs import WALK
 from shares import PROBABILITIES, errors, quantiles, quantiles_of_two
@@ -374,7 +375,7 @@ def test_exact_draws_are_standard_normal_in_z_wherever_their_heads_are(
     def evaluate(at: np.ndarray, score: np.ndarray) -> float:
         return float(log_density_gradient(target, at, score))
 
-    learned, _ = learn_field(evaluate, x[0], np.ones(x.shape[1]), variables)
+    learned, _ = learn_field(in_maps(evaluate), x[0], np.ones(x.shape[1]), variables)
     assert learned is not None
     field, z = field_of(learned.rows), np.empty_like(x)
     np.testing.assert_array_equal(field.heads, heads)

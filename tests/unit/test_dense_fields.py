@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from densities import in_maps
 from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning
@@ -62,7 +63,9 @@ def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> 
     """
     process, d = Process(), Process.n + 2
     start = np.append([0.2, -0.3], 0.3 * np.random.default_rng(4).normal(size=d - 2))
-    learned, gradients = learn_field(process, start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n]))
+    learned, gradients = learn_field(
+        in_maps(process), start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n])
+    )
     assert learned is not None
     law = field_of(learned.rows)
     np.testing.assert_array_equal(law.heads, [0, 1])
@@ -88,7 +91,7 @@ def test_a_large_dense_block_gets_a_field_if_draws_would_take_as_much(
     monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 500)
     process, d = Process(), Process.n + 2
     start = np.append([0.2, -0.3], 0.3 * np.random.default_rng(4).normal(size=d - 2))
-    search = process, start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n])
+    search = in_maps(process), start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n])
     cost = field_learning.PRECISIONS[1] * (process.n + 1)
     for most_dense in (0.0, 1.9 * cost):
         found, gradients = learn_field(*search, most_dense=most_dense)
@@ -180,7 +183,7 @@ def test_crossed_effects_are_left_to_groups() -> None:
     d = 2 + crossed.rows + crossed.columns
     start = np.append([-0.2, 0.4], 0.3 * np.random.default_rng(4).normal(size=d - 2))
     variables = np.array([0, 1, *[2] * crossed.rows, *[3] * crossed.columns])
-    learned, gradients = learn_field(crossed, start, np.full(d, 0.7), variables)
+    learned, gradients = learn_field(in_maps(crossed), start, np.full(d, 0.7), variables)
     assert learned is not None  # so that another search is not begun
     assert not len(learned.rows)
     assert gradients < 1_500

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 
+from densities import in_maps
 from stanadapt.numerics.field_search import seeks_field
 from stanadapt.numerics.windows import empty_windows
 from stanadapt.samplers import fisher_hmc, resolve, windowed
@@ -137,7 +138,10 @@ def test_what_few_others_share_is_wide_in_a_small_posterior() -> None:
     found = couple(ScaledDensity(quadratic(matrix), np.ones(n)), np.ones(n), np.minimum(np.arange(n), 2))
     assert found is not None
     np.testing.assert_array_equal(np.flatnonzero(found.wide), [0, 1])
-    assert learn_field(quadratic(matrix), np.ones(n), np.ones(n), np.minimum(np.arange(n), 2))[0] is None
+    assert (
+        learn_field(in_maps(quadratic(matrix)), np.ones(n), np.ones(n), np.minimum(np.arange(n), 2))[0]
+        is None
+    )
 
 
 def test_wide_neighbours_do_not_make_a_coordinate_wide() -> None:
@@ -321,10 +325,10 @@ def test_covariance_of_heads() -> None:
 
 def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = np.array([0, *[1] * T])
-    learned, gradients = learn_field(Walk(DATA), START, UNIT, variables)
+    learned, gradients = learn_field(in_maps(Walk(DATA)), START, UNIT, variables)
     assert learned is not None
     monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 100)
-    found, spent = learn_field(Walk(DATA), START, UNIT, variables)
+    found, spent = learn_field(in_maps(Walk(DATA)), START, UNIT, variables)
     assert found is None
     assert spent == 100 + T + 2 < gradients
 
@@ -334,7 +338,7 @@ def test_a_design_does_not_grow_until_all_gradients_are_spent(monkeypatch: pytes
     found = []
     for most in range(160, 500, 20):
         monkeypatch.setattr(field_learning, "MOST_GRADIENTS", most)
-        found.append(learn_field(Walk(DATA), START, UNIT, np.array([0, *[1] * T]))[0] is not None)
+        found.append(learn_field(in_maps(Walk(DATA)), START, UNIT, np.array([0, *[1] * T]))[0] is not None)
     assert found == sorted(found)
     assert found[-1]
 
@@ -419,7 +423,7 @@ def test_neighbours_are_looked_for_again_where_there_are_more() -> None:
     """At the start, theta = -2, neighbours are next to each other. In the middle others are as near."""
     target = Widening()
     start = np.append(-2.0, START[1:])
-    learned, _ = learn_field(target, start, np.ones(T + 1), np.array([0, *[1] * T]))
+    learned, _ = learn_field(in_maps(target), start, np.ones(T + 1), np.array([0, *[1] * T]))
     assert learned is not None
     for x in np.random.default_rng(1).normal(size=(5, T)):
         z = in_z(learned.rows, 0.5, x)
@@ -428,7 +432,7 @@ def test_neighbours_are_looked_for_again_where_there_are_more() -> None:
 
 def law_of(walk: Walk) -> tuple[np.ndarray, float, float]:
     """The rows of the field that is learned, and the mean and standard deviation of its head."""
-    learned, gradients = learn_field(walk, START, UNIT, np.array([0, *[1] * T]))
+    learned, gradients = learn_field(in_maps(walk), START, UNIT, np.array([0, *[1] * T]))
     assert learned is not None
     np.testing.assert_array_equal(field_of(learned.rows).heads, [0])
     assert 2 * T < gradients < 2_000
@@ -528,7 +532,9 @@ def test_a_law_is_right_where_several_heads_have_necks() -> None:
     trend = Trend(25)
     d = 3 + 2 * trend.n
     start = np.append([-0.5, -1.5, 0.2], 0.3 * np.random.default_rng(4).normal(size=d - 3))
-    learned, gradients = learn_field(trend, start, np.ones(d), np.array([0, 1, 2, *[3, 4] * trend.n]))
+    learned, gradients = learn_field(
+        in_maps(trend), start, np.ones(d), np.array([0, 1, 2, *[3, 4] * trend.n])
+    )
     assert learned is not None
     field = field_of(learned.rows)
     np.testing.assert_array_equal(field.heads, [0, 1, 2])
@@ -612,10 +618,10 @@ def test_a_law_that_is_far_off_is_told_before_the_tails(monkeypatch: pytest.Monk
     assert how_far_off(design, law) < 0.3
     assert how_far_off(design, law._replace(middle=law.middle + 3.0)) > HOPELESS
     variables = np.array([0, *[1] * T])
-    whole, all_gradients = learn_field(Walk(DATA), START, UNIT, variables)
+    whole, all_gradients = learn_field(in_maps(Walk(DATA)), START, UNIT, variables)
     assert whole is not None
     monkeypatch.setattr(field_learning, "HOPELESS", 1e-3)
-    found, gradients = learn_field(Walk(DATA), START, UNIT, variables)
+    found, gradients = learn_field(in_maps(Walk(DATA)), START, UNIT, variables)
     assert found is not None
     assert not len(found.rows)
     assert gradients < 0.8 * all_gradients
@@ -653,7 +659,7 @@ def test_the_law_at_a_point_of_the_design_has_its_factor() -> None:
     assert place is not None
     law = fit_law(precision, place, find_design(precision, place))
     theta = float(law.mid[0])
-    learned, _ = learn_field(walk, START, UNIT, np.array([0, *[1] * T]))
+    learned, _ = learn_field(in_maps(walk), START, UNIT, np.array([0, *[1] * T]))
     assert learned is not None
     z = np.zeros(T + 1)
     z[0] = theta
@@ -665,7 +671,7 @@ def test_the_law_at_a_point_of_the_design_has_its_factor() -> None:
 
 def test_a_field_without_heads_whitens_a_fixed_precision() -> None:
     matrix = band(40, 4)
-    learned, _ = learn_field(quadratic(matrix), np.ones(40), np.ones(40), np.zeros(40, int))
+    learned, _ = learn_field(in_maps(quadratic(matrix)), np.ones(40), np.ones(40), np.zeros(40, int))
     assert learned is not None
     assert not len(field_of(learned.rows).heads)
     jacobian = np.empty((40, 40))
@@ -741,7 +747,9 @@ def test_latents_that_are_not_coupled_are_no_dense_block() -> None:
 
 def test_a_dense_precision_is_no_field() -> None:
     root = np.random.default_rng(5).normal(size=(60, 60))
-    assert learn_field(quadratic(root @ root.T), np.ones(60), np.ones(60), np.zeros(60, int))[0] is None
+    assert (
+        learn_field(in_maps(quadratic(root @ root.T)), np.ones(60), np.ones(60), np.zeros(60, int))[0] is None
+    )
 
 
 def test_nothing_is_found_where_the_density_fails() -> None:
@@ -749,7 +757,7 @@ def test_nothing_is_found_where_the_density_fails() -> None:
         score[:] = np.nan
         return float("nan")
 
-    found, gradients = learn_field(evaluate, np.zeros(30), np.ones(30), np.zeros(30, int))
+    found, gradients = learn_field(in_maps(evaluate), np.zeros(30), np.ones(30), np.zeros(30, int))
     assert found is None
     assert gradients <= 4
 
@@ -792,7 +800,7 @@ def test_a_constraint_on_a_sum_is_weak_in_z_wherever_the_heads_are() -> None:
     counts, d = Counts(), 2 * Counts.n + 3
     variables = np.array([0, 1, 2, *[3] * counts.n, *[4] * counts.n])
     start = np.append([1.5, -0.5, 7.0], 0.1 * np.random.default_rng(4).standard_normal(d - 3))
-    learned, _ = learn_field(counts, start, np.ones(d), variables)
+    learned, _ = learn_field(in_maps(counts), start, np.ones(d), variables)
     assert learned is not None
     law = field_of(learned.rows)
     np.testing.assert_array_equal(law.heads, [0, 1, 2])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from test_field_learning import DATA, START, UNIT, Trend, Walk, band, off_in_z, precision_of, quadratic
 
+from densities import in_maps
 from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import law_fit
 from stanadapt.transport.fields.field_learning import learn_field
@@ -70,7 +71,7 @@ def test_differences_of_heads_make_the_law_of_a_sum_better(monkeypatch: pytest.M
     errors = []
     for worth in (law_fit._WORTH, 0.0):
         monkeypatch.setattr(law_fit, "_WORTH", worth)
-        learned, _ = learn_field(trend, start, np.ones(d), np.array([0, 1, 2, *[3, 4] * trend.n]))
+        learned, _ = learn_field(in_maps(trend), start, np.ones(d), np.array([0, 1, 2, *[3, 4] * trend.n]))
         assert learned is not None
         law = field_of(learned.rows)
         assert law_fit._has_differences(law) == (worth > 0.0)
@@ -99,7 +100,7 @@ def test_differences_are_left_out_where_they_do_not_help() -> None:
     check = [evaluate(start + step, score) for step in 1e-6 * np.eye(n + 2)[:3]]
     height = evaluate(start, score)
     np.testing.assert_allclose((np.array(check) - height) / 1e-6, score[:3], rtol=1e-3, atol=1e-3)
-    learned, _ = learn_field(evaluate, start, np.ones(n + 2), variables)
+    learned, _ = learn_field(in_maps(evaluate), start, np.ones(n + 2), variables)
     assert learned is not None
     law = field_of(learned.rows)
     np.testing.assert_array_equal(law.heads, [0, 1])

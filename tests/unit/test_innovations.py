@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from densities import in_maps
 from stanadapt.transport import composition, innovations
 from stanadapt.transport.field_table import field_of, field_rows, innovations_of, split
 from stanadapt.transport.fields.field_learning import learn_field
@@ -115,11 +116,11 @@ def test_the_density_of_the_series_is_that_of_the_innovations(stationary: bool) 
     log_det = innovations.into_x(series.rows, x)
     np.testing.assert_allclose(x, START, atol=1e-12)
     score, none = np.empty(D), np.empty(D)
-    assert series.evaluate(series.x, score) == pytest.approx(density(START, none) + log_det)
+    evaluate = in_maps(density)(series.rows)
+    assert evaluate(series.x, score) == pytest.approx(density(START, none) + log_det)
     step = 1e-5
     wanted = [
-        (series.evaluate(series.x + step * e, none) - series.evaluate(series.x - step * e, none))
-        / (2.0 * step)
+        (evaluate(series.x + step * e, none) - evaluate(series.x - step * e, none)) / (2.0 * step)
         for e in np.eye(D)
     ]
     np.testing.assert_allclose(score, wanted, atol=1e-6)
@@ -130,7 +131,7 @@ def test_the_density_of_the_series_is_that_of_the_innovations(stationary: bool) 
 
 def test_the_precision_of_the_series_is_sparse() -> None:
     series = found()
-    density = ScaledDensity(series.evaluate, np.ones(D))
+    density = ScaledDensity(in_maps(Autoregression())(series.rows), np.ones(D))
     columns = np.array([density.curvature(series.x, e) for e in np.eye(D)[2:]])[:, 2:]
     far = np.abs(np.subtract.outer(np.arange(T), np.arange(T))) > 1
     assert np.abs(columns[far]).max() < 1e-6
@@ -140,7 +141,7 @@ def test_the_precision_of_the_series_is_sparse() -> None:
 def test_a_field_makes_innovations_standard_normal(move: tuple[float, float]) -> None:
     """Given the heads z is normal, with a mean and a covariance that follow from the exact ones of x."""
     density = Autoregression()
-    learned, _ = learn_field(density, START, UNIT, VARIABLES)
+    learned, _ = learn_field(in_maps(density), START, UNIT, VARIABLES)
     assert learned is not None
     rows = learned.rows
     assert len(innovations_of(rows))
@@ -190,7 +191,7 @@ def test_other_densities_have_no_series() -> None:
 
 
 def test_rows_of_another_form_are_no_innovations() -> None:
-    learned, _ = learn_field(Autoregression(), START, UNIT, VARIABLES)
+    learned, _ = learn_field(in_maps(Autoregression()), START, UNIT, VARIABLES)
     assert learned is not None
     rows = learned.rows
     series = innovations_of(rows)

@@ -21,7 +21,7 @@ from .innovation_search import find_innovations
 from .laplace import MissingEntriesError, find_place
 from .law_fit import fit_law
 from .precision import Precision
-from .probes import MOST_PROBES, Coupling, ScaledDensity, couple, strengths_of
+from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple, strengths_of
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
@@ -60,7 +60,7 @@ class Learned(NamedTuple):
 
 
 def learn_field(
-    evaluate: Callable[[np.ndarray, np.ndarray], float],
+    density_in: Callable[[np.ndarray], Evaluate],
     x: np.ndarray,
     unit: np.ndarray,
     variables: np.ndarray,
@@ -69,14 +69,15 @@ def learn_field(
 ) -> tuple[Learned | None, int]:
     """The field that is found from the point `x` (d,), if there is one, and the number of gradients it took.
 
-    `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
-    scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to. A dense
-    block that takes more than `MOST_GRADIENTS` gets a field if `most_dense` gradients suffice.
+    `density_in` gives the density in the coordinates of a map. `unit` (d,) are scales of the coordinates, and
+    `variables` (d,) the numbers of the variables that they belong to. A dense block that takes more than
+    `MOST_GRADIENTS` gets a field if `most_dense` gradients suffice.
     """
     with np.errstate(all="ignore"):
+        evaluate = density_in(no_transport())
         series, taken = find_innovations(evaluate, x, unit, variables)
         if series is not None:
-            evaluate, x, unit = series.evaluate, series.x, series.unit
+            evaluate, x, unit = density_in(series.rows), series.x, series.unit
         density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + x.size + 1 - taken)
         try:
             found = _learn(density, x / unit, variables, most_dense)
@@ -219,7 +220,7 @@ def learn_walk() -> np.ndarray:
         return float(-0.5 * (pulls @ steps + misses @ misses + u * u) - len(steps) * u)
 
     x, variables = np.insert(data, 0, 0.0), np.minimum(np.arange(n + 1), 1)
-    found, _ = learn_field(evaluate, x, np.ones(n + 1), variables)
+    found, _ = learn_field(lambda _: evaluate, x, np.ones(n + 1), variables)
     assert found is not None
     score = np.empty(n + 1)
     logp = evaluate(x, score)

@@ -11,7 +11,6 @@ is the whole of -H.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..field import KNOTS, Field, n_features, write_features
 from ..field_table import field_rows
 from ..map_table import INNOVATIONS
 from .law_fit import bounded_features, scale_features
-from .probes import FEW_NEIGHBOURS, ScaledDensity
+from .probes import FEW_NEIGHBOURS, Evaluate, ScaledDensity
 
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
@@ -46,24 +45,20 @@ class Series(NamedTuple):
 
 
 class Innovations(NamedTuple):
-    """Series that are found, and the density in them."""
+    """Series that are found, and a point in them."""
 
     rows: np.ndarray  # of a map
-    evaluate: Callable[[np.ndarray, np.ndarray], float]  # of the other coordinates and u
     x: np.ndarray  # (d,) the point
     unit: np.ndarray  # (d,)
     gradients: int  # that this took
 
 
 def find_innovations(
-    evaluate: Callable[[np.ndarray, np.ndarray], float],
-    x: np.ndarray,
-    unit: np.ndarray,
-    variables: np.ndarray,
+    evaluate: Evaluate, x: np.ndarray, unit: np.ndarray, variables: np.ndarray
 ) -> tuple[Innovations | None, int]:
     """Series of innovations among the variables, if there are any, and the number of gradients it took.
 
-    The arguments are those of `learn_field`.
+    `evaluate` is the density in x; the other arguments are those of `learn_field`.
     """
     density = ScaledDensity(evaluate, np.ones(x.size))
     found = {}
@@ -81,19 +76,12 @@ def find_innovations(
         return None, density.gradients
     rows = field_rows(law, density.gradients, INNOVATIONS)
 
-    def in_series(point: np.ndarray, score: np.ndarray) -> float:
-        there = point.copy()
-        log_det = innovations.into_x(rows, there)
-        logp = evaluate(there, score)
-        innovations.pull_back(rows, there, score)
-        return logp + float(log_det)
-
     there, scale = x.copy(), unit.copy()
     innovations.into_u(rows, there)
     for own, series in zip(members, found.values(), strict=True):
         after = np.append(series.rho[1:], 0.0)
         scale[own] = 1.0 / np.sqrt(1.0 + np.square(after) + np.maximum(series.curvature, 0.0))
-    return Innovations(rows, in_series, there, scale, density.gradients), density.gradients
+    return Innovations(rows, there, scale, density.gradients), density.gradients
 
 
 def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series | None:

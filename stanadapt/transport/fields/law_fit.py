@@ -77,28 +77,23 @@ def fit_law(
     thetas, modes = design.points()
     unit, own = precision.density.unit, precision.latents
     heads, scales = unit[precision.heads], unit[own]
-    lowers = [mode.factor.lower for mode in modes]
-    below = sparse.tril(sum((abs(lower) > 0.0).astype(float) for lower in lowers), -1).tocsc()
-    below.sort_indices()
-    columns = np.repeat(np.arange(below.shape[0]), np.diff(below.indptr))
-    entries = np.zeros((len(modes), below.nnz))
-    if below.nnz:  # SciPy takes no empty indices
-        entries[:] = [np.asarray(lower[below.indices, columns]).ravel() for lower in lowers]
+    columns, later, entries = _entries_below([mode.factor.lower for mode in modes])
+    normal = np.random.default_rng(2).standard_normal((own.size, _DRAWS))  # no random numbers of the chain
     scaled = Regressions(
         thetas * heads,
         np.array([mode.logp for mode in modes]) - place.mode.logp,
         _means_of(modes, precision, level),
         np.array([-0.5 * np.log(mode.factor.pivots) for mode in modes]),
         entries,
-        below.indptr.astype(np.int64),
-        below.indices.astype(np.int64),
-        np.array([_deviations(precision, mode) for mode in modes]),
+        np.searchsorted(columns, np.arange(own.size + 1)),
+        later,
+        np.array([_deviations(mode, normal) for mode in modes]),
     )
     spread = np.sqrt(np.square(place.root).sum(axis=1)) * heads
     law = fit_regressions(scaled, precision.heads, own, spread, before=before, smooth=smooth)
     s, a, g = law.coefficients
     s[0] += np.log(scales)
-    coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
+    coefficients = s, a * scales, g * (scales[columns] / scales[later])
     return law._replace(middle=law.middle * scales, coefficients=coefficients, level=level.numbers)
 
 
@@ -230,11 +225,29 @@ def _rates(powers: tuple[float, ...], scale: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(np.array(powers), _LEAST_TURN / scale))
 
 
-def _deviations(precision: Precision, mode: LatentMode) -> np.ndarray:
-    """The standard deviations of the latents (n,) at a mode, about: from a few draws of a fixed seed."""
-    rng, factor = np.random.default_rng(2), mode.factor
-    signs = rng.standard_normal((len(factor.pivots), _DRAWS))
-    whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * signs)
+def _entries_below(lowers: list[sparse.csc_array]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns (e,) and rows (e,) of all entries below the diagonals of triangular matrices (n, n), column by
+    column, and the entries (p, e) of each matrix there.
+    """
+    n, places, values = lowers[0].shape[0], [], []
+    for lower in lowers:
+        columns = np.repeat(np.arange(n), np.diff(lower.indptr))
+        below = (lower.indices > columns) & (lower.data != 0.0)
+        places.append(columns[below] * n + lower.indices[below])
+        values.append(lower.data[below])
+    found = places[0]
+    if not all(np.array_equal(found, place) for place in places):
+        found = np.unique(np.concatenate(places))
+    entries = np.zeros((len(lowers), found.size))
+    for row, place, value in zip(entries, places, values, strict=True):
+        row[np.searchsorted(found, place)] = value
+    return found // n, found % n, entries
+
+
+def _deviations(mode: LatentMode, normal: np.ndarray) -> np.ndarray:
+    """The standard deviations of the latents (n,) at a mode, about: from draws that are `normal` (n, k)."""
+    factor = mode.factor
+    whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * normal)
     return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ _SYMMETRIC = {"SymmetricMode": True}
 class Factor(NamedTuple):
     """L D L^T of a precision in the order of elimination, with the background beside it."""
 
-    lower: sparse.csc_matrix  # (n, n) L with a unit diagonal
+    lower: sparse.csc_array  # (n, n) L with a unit diagonal
     pivots: np.ndarray  # (n,) D
     solver: object  # of SciPy
     carried: np.ndarray  # (n, b) Q^-1 B, where the background is B B^T
@@ -62,7 +63,7 @@ class Precision:
         pattern = pattern[order][:, order].tocsc()
         pattern.sort_indices()
         rows, columns = pattern.indices, np.repeat(np.arange(len(order)), np.diff(pattern.indptr))
-        self._shape, self._indptr, self._indices = pattern.shape, pattern.indptr, pattern.indices
+        self._empty = pattern.astype(float)  # with the entries of a precision, but not their values
         self._transpose = _transposed_places(pattern)
         inside = ~wide[rows] & ~wide[columns]
         self._probes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # members, places, rows
@@ -94,7 +95,7 @@ class Precision:
 
         With the `score` (d,) there, one-sided differences take half as many gradients as central ones.
         """
-        data, d = np.zeros(len(self._indices)), x.size
+        data, d = np.zeros(self._empty.nnz), x.size
         here = score if self.dense or self.quadratic else None
         for members, at, rows in self._probes:
             u = np.zeros(d)
@@ -106,8 +107,9 @@ class Precision:
             data[at] = v[rows]
         # A probe sees the rows of wide latents as sums over a colour: their own columns have the entries.
         data[self._transpose[self._from_wide]] = data[self._from_wide]
-        data = 0.5 * (data + data[self._transpose])
-        return sparse.csc_matrix((data, self._indices, self._indptr), self._shape)
+        matrix = copy.copy(self._empty)  # SciPy would look at all places again
+        matrix.data = 0.5 * (data + data[self._transpose])
+        return matrix
 
     def factor(self, matrix: sparse.csc_matrix) -> Factor | None:
         """The factor of a precision; None if it is not positive definite."""
@@ -123,15 +125,16 @@ class Precision:
             )
         except RuntimeError:  # it is singular
             return None
-        pivots = lu.U.diagonal()
+        lower, pivots = lu.L, lu.U.diagonal()
+        lower.sort_indices()
         if not (np.all(pivots > 0.0) and np.array_equal(lu.perm_r, np.arange(len(pivots)))):
             return None
         if not self.background.size:
             none = np.zeros((0, 0))
-            return Factor(lu.L.tocsc(), pivots, lu, none, none, none)
+            return Factor(lower, pivots, lu, none, none, none)
         carried = lu.solve(self.background)
         inner = np.eye(carried.shape[1]) + self.background.T @ carried
-        return Factor(lu.L.tocsc(), pivots, lu, carried, inner, self.background)
+        return Factor(lower, pivots, lu, carried, inner, self.background)
 
 
 def dense_factor(factor: Factor) -> np.ndarray:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
+# Writes the score at a point (d,) to its second argument, and returns the log density.
+Evaluate = Callable[[np.ndarray, np.ndarray], float]
+
 STEP = 1e-4  # of differences, in units
 NOISE = 1e-6  # smaller entries, beside the diagonal, are rounding errors of differences
 FEW_NEIGHBOURS = 20  # a coordinate with more neighbours than this,
@@ -27,13 +30,8 @@ _MOST_OF = 0.6  # share of the entries of a variable's block that a background e
 class ScaledDensity:
     """A log density and its score in units of the coordinates; it counts the gradients."""
 
-    def __init__(
-        self, evaluate: Callable[[np.ndarray, np.ndarray], float], unit: np.ndarray, most: float = np.inf
-    ) -> None:
-        """`evaluate` writes the score at x (d,) to its second argument and returns the log density.
-
-        After `most` gradients there is no log density any more, so that every search comes to its end.
-        """
+    def __init__(self, evaluate: Evaluate, unit: np.ndarray, most: float = np.inf) -> None:
+        """After `most` gradients there is no log density any more, so that every search comes to its end."""
         self._evaluate, self.unit, self.gradients, self._most = evaluate, unit, 0, most
         self._look = 0  # gradients that the look for neighbours took
 
