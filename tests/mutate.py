@@ -732,6 +732,18 @@ MUTATIONS = [
         unit("test_transport_scores", "test_a_law_is_found_where_the_error_and_slopes_are_unknown"),
     ),
     Mutation(
+        "transport/grouping/choice.py",
+        "if needs_no_more(old, draws, variables):\n            return moves",
+        "if old:\n            return moves",
+        unit("test_refused_questions", "test_groups_that_explain_all_are_kept_as_they_are"),
+    ),
+    Mutation(
+        "transport/grouping/exact_laws.py",
+        "not groups or (np.bincount(variables)[left] >= FEWEST).any()",
+        "not groups",
+        unit("test_refused_questions", "test_groups_are_not_all_that_is_needed_while_a_variable_has_none"),
+    ),
+    Mutation(
         "transport/grouping/exact_laws.py",
         "    return bool(residual_shares_alone(draws, law.members, others).mean() - CLEAR > EXACT)",
         "    return True",

@@ -33,7 +33,7 @@ from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, coordinates_of, rows_into_x, transport_draws
 from .grouping.choice import MARGIN, exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, scale_candidates, slope_gains
-from .grouping.exact_laws import CERTAIN, spread_scales
+from .grouping.exact_laws import CERTAIN, question_of_more, spread_scales
 from .map_table import (
     ERROR_SCALE,
     KIND,
@@ -101,7 +101,9 @@ def learn_transport(
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
     inner, outer = _split_ridges(table)
-    training = Training(points, scores, variables, before, new, np.zeros(0, np.int64), refused)
+    groups = _rows_of(group, inner)
+    known = _coordinates(groups) if question_of_more(groups) in refused else np.zeros(0, np.int64)
+    training = Training(points, scores, variables, before, new, known, refused)
     found = ridge.learn_exact(outer, training)
     outer, inner = found.rows, _without(inner, _coordinates(found.rows))
     if len(points) < LEAST:

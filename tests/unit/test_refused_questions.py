@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stanadapt.transport.grouping import exact_laws
+from stanadapt.transport.grouping import choice, exact_laws
+from stanadapt.transport.grouping.exact_laws import question_of_more
 from stanadapt.transport.learning import learn_transport
-from stanadapt.transport.map_table import no_transport
+from stanadapt.transport.map_table import OWN, is_of_group, no_transport
 
 N, M = 160, 12
 VARIABLES = np.array([0, 1] + [2] * M)
@@ -72,3 +73,45 @@ def test_few_draws_give_no_final_answer() -> None:
     refused: set[int] = set()
     learn_transport(no_transport(), points, scores, VARIABLES, 30, refused=refused)
     assert not refused
+
+
+def exact_law(n: int = N, *, with_v: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """The same with data y ~ N(x, 1), so that a law explains all; `with_v` of the scale e^(u + v)."""
+    rng = np.random.default_rng(1)
+    u, v = rng.normal(size=(2, n))
+    size = np.exp(u + v * with_v)[:, None]
+    x = size * rng.normal(size=(n, M))
+    pulls = np.square(x / size).sum(axis=1) - M
+    score = -x / np.square(size) - (x - np.arange(M))
+    return np.column_stack((u, v, x)), np.column_stack((pulls - u, pulls * with_v - v, score))
+
+
+def test_groups_that_explain_all_are_kept_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are only asked if they still do: the draws of a window may show what those before did not."""
+    judged: list[int] = []
+    judge = choice._judge
+    monkeypatch.setattr(choice, "_judge", lambda *given: judged.append(1) or judge(*given))
+    refused: set[int] = set()
+    first = learn_transport(no_transport(), *exact_law(), VARIABLES, N // 2, refused=refused)
+    assert is_of_group(first).sum() == M
+    assert judged == [1]
+    assert question_of_more(first) in refused
+    again = learn_transport(first, *exact_law(N + 10), VARIABLES, N // 2, refused=refused)
+    assert judged == [1]
+    np.testing.assert_array_equal(again, first)
+    learn_transport(first, *exact_law(with_v=True), VARIABLES, N // 2, refused=refused)
+    assert judged == [1, 1]
+    assert question_of_more(first) not in refused
+
+
+def test_groups_are_not_all_that_is_needed_while_a_variable_has_none() -> None:
+    """A group may show later that its scale has not moved yet."""
+    points, scores = exact_law()
+    others = np.random.default_rng(2).normal(size=(N, M))
+    points, scores = np.hstack((points, others)), np.hstack((scores, -np.tanh(others)))
+    refused: set[int] = set()
+    variables = np.append(VARIABLES, np.full(M, 3))
+    found = learn_transport(no_transport(), points, scores, variables, N // 2, refused=refused)
+    groups = found[is_of_group(found)]
+    np.testing.assert_array_equal(np.sort(groups[:, OWN]), np.flatnonzero(variables == 2))
+    assert question_of_more(groups) not in refused

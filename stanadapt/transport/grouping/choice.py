@@ -36,7 +36,9 @@ from .exact_laws import (
     WORTH,
     has_exact_data,
     is_exact,
+    needs_no_more,
     needs_offset,
+    question_of_more,
     simplify,
     with_exact_groups,
     with_likelihood,
@@ -96,6 +98,10 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     old = groups_of(moves)
     draws = ScoredDraws(training.points, training.scores, known={})
     draws = with_likelihood(draws, old, variables, refused)
+    if question_of_more(moves) in refused:
+        if needs_no_more(old, draws, variables):
+            return moves
+        refused.remove(question_of_more(moves))
     groups = _judge(old, draws.part(slice(training.before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
@@ -129,7 +135,10 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
         else:
             groups = order_groups([*groups, group]) or groups
     unchanged = len(groups) == len(old) and all(a is b for a, b in zip(groups, old, strict=True))
-    return moves if unchanged else group_rows(groups, draws.points)
+    moves = moves if unchanged else group_rows(groups, draws.points)
+    if needs_no_more(groups, draws, variables):
+        refused.add(question_of_more(moves))
+    return moves
 
 
 def _judge(groups: list[Group], draws: ScoredDraws, whole: ScoredDraws) -> list[Group]:

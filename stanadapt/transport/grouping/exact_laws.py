@@ -238,12 +238,15 @@ def with_likelihood(
             likelihood = likelihood_of(draws.points, error, others, partners)
             yield draws._replace(likelihood=likelihood, known={}), error
 
+    spread = _spread_scales(draws, groups, variables)
+    nothing_more = _question(draws, groups, [small, *members], spread)
     for trial, error in trials_with([group.error for group in groups if group.error >= 0][:1]):
         if _explains_one_of(groups, trial, variables, error):
             return trial
     if _explains_one_of(groups, draws, variables, -1):
         return draws
-    spread = _spread_scales(draws, groups, variables)
+    if nothing_more in refused:
+        return draws
     asked = [
         (some, others)
         for some in members
@@ -272,7 +275,12 @@ def with_likelihood(
     for trial, error in trials:  # the quicker question first
         if _explains_one_of(groups, trial, variables, error):
             return trial
-    return next((trial for trial, error in trials if has_law(trial, error)), draws)
+    for trial, error in trials:
+        if has_law(trial, error):
+            return trial
+    if len(draws.points) >= REMEMBERED:
+        refused.add(nothing_more)
+    return draws
 
 
 def _shared_by_members(
@@ -318,6 +326,24 @@ def _question(draws: ScoredDraws, groups: list[Group], members: list[np.ndarray]
         numbers += [group.members, group.scales, group.locations, group.parts]
         numbers.append(np.array([group.beta, group.second, group.beta_2, group.part_scale, group.part_beta]))
     return zlib.crc32(b"|".join(np.asarray(values, np.float64).tobytes() for values in numbers))
+
+
+def question_of_more(rows: np.ndarray) -> int:
+    """A number for the question whether a map with these rows of groups may need other groups."""
+    return zlib.crc32(rows.tobytes())
+
+
+def needs_no_more(groups: list[Group], draws: ScoredDraws, variables: np.ndarray) -> bool:
+    """Whether groups explain the scores of all variables that may have one, wholly and with their data."""
+    moved = np.concatenate([np.zeros(0, np.int64), *(group.members for group in groups)])
+    left = np.delete(variables, moved)
+    if not groups or (np.bincount(variables)[left] >= FEWEST).any():
+        return False
+    for group in groups:
+        others = [other for other in groups if other is not group]
+        if not (is_exact(group, others, draws) and has_exact_data(group, others, draws)):
+            return False
+    return True
 
 
 def _explains_one_of(groups: list[Group], draws: ScoredDraws, variables: np.ndarray, error: int) -> bool:
