@@ -31,6 +31,7 @@ from ...printing import gather_prints, log_lines, no_prints, print_bytes
 from ..contract import CheckedWriter, Writer
 from ..defaults import ModelDefaults
 from .division import check_division, checked_divisions, watch_divisions
+from .elementwise import Elementwise, find_elementwise
 from .streams import Streams, begin
 
 THREADS = "STAN_THREADS=true"
@@ -109,6 +110,9 @@ class NativeModel(ModelDefaults):
         def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> np.ndarray:
             x = np.ascontiguousarray(x)
             failed = np.zeros(len(x), np.bool_)
+            if self._elementwise is not None:
+                self._elementwise.constrain(x, values)
+                return failed
             for rows, stream in streams.parts(iterations):
                 points, at, out = x[rows], iterations[rows], values[rows]
                 parts = np.zeros(len(points), np.int64)
@@ -165,6 +169,13 @@ class NativeModel(ModelDefaults):
             check_division()
         except RuntimeError as error:
             raise EvaluationError(f"{error}") from error
+
+    @functools.cached_property
+    def _elementwise(self) -> Elementwise | None:
+        """How the values of all draws are had at once; None where Stan constrains one after another."""
+        if self.names(transformed=True, generated=True) != self.unconstrained_names():
+            return None
+        return find_elementwise(self.model.param_constrain, self.dim)
 
     @functools.cached_property
     def _spare_model(self) -> bridgestan.StanModel:
