@@ -93,6 +93,18 @@ def declarations(code: str, name: str) -> dict[str, Declaration]:
     return declared
 
 
+def has_fixed_bounds(code: str) -> bool:
+    """Whether no parameter stands in the bounds, the offset or the multiplier of another one.
+
+    So it is if the block of parameters can be read, and has the name of each one once.
+    """
+    text = block(code, "parameters")
+    if has_includes(code) or any(not _declared_variables(part) for part in text.split(";") if part.strip()):
+        return False
+    words = re.findall(r"[A-Za-z]\w*", text)
+    return all(words.count(name) == 1 for name in declarations(code, "parameters"))
+
+
 def data_declarations(code: str) -> dict[str, Declaration]:
     """Variables of the data block, as far as they can be read."""
     return declarations(code, "data")

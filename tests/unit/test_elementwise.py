@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,7 @@ OTHERS = {
     "unit vector": "unit_vector[3] a;",
     "correlations": "corr_matrix[3] a;",
     "bounds that are parameters": "real<lower=m> a;",
+    "bounds that are parameters far out": "real<lower=fmax(0, m - 1e4)> a;",
     "multipliers that are parameters": "vector<offset=m, multiplier=s>[2] a;",
     "transformed parameters": "} transformed parameters { real a = m;",
 }
@@ -65,6 +68,15 @@ def test_other_programs_are_left_to_stan(declared: str) -> None:
     assert posterior.model._elementwise is None
     values, wanted = values_of(posterior, np.random.default_rng(1).normal(size=(9, posterior.dim)))
     np.testing.assert_array_equal(values, wanted)
+
+
+def test_a_program_without_text_is_left_to_stan() -> None:
+    """Its bounds could be those of other parameters, far out."""
+    posterior = stanadapt.Posterior(BOUNDS.format(declared=ELEMENTWISE["plain"]), DATA)
+    adopted = stanadapt.Posterior(posterior.model.model)
+    assert adopted.model._elementwise is None
+    copied = pickle.loads(pickle.dumps(posterior))
+    assert copied.model._elementwise is not None
 
 
 def test_values_do_not_depend_on_blocks() -> None:

@@ -11,7 +11,7 @@ import pytest
 from stanadapt import Posterior
 from stanadapt.errors import DataError, ModelError
 from stanadapt.model import data as data_module
-from stanadapt.model.program import block, data_declarations, declarations, observed_names
+from stanadapt.model.program import block, data_declarations, declarations, has_fixed_bounds, observed_names
 
 KNOWN = {"N": 5, "K": 3, "z": np.array([1, 4, 2]), "X": np.zeros((5, 11)), "r": 2.5}
 
@@ -107,6 +107,23 @@ def test_comments_texts_and_other_blocks_are_left_out():
 )
 def test_text_that_is_no_program_declares_nothing(code):
     assert data_declarations(code) == {}
+
+
+@pytest.mark.parametrize(
+    ("declared", "fixed"),
+    [
+        ("", True),
+        ("real x; vector<lower=0>[N] m; // x\n array[2] real<lower=low, upper=high> s;", True),
+        ("real x; real<lower=x> y;", False),
+        ("real x; vector<offset=0, multiplier=exp(x)>[2] y;", False),
+        ("real x; array[2] real<upper=f(1, x)> y;", False),
+        ("real x; unknown<lower=2> y;", False),
+        ('real x; #include "y.stan"', False),
+    ],
+)
+def test_bounds_are_fixed_where_no_parameter_stands_in_them(declared: str, fixed: bool) -> None:
+    code = f"data {{ int N; real low, high; }} parameters {{ {declared} }} model {{ x ~ normal(y, 1); }}"
+    assert has_fixed_bounds(code) is fixed
 
 
 @pytest.mark.parametrize("model", ["path", "text"])

@@ -41,6 +41,7 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
             import stanadapt
 
             self.posterior = stanadapt.Posterior(shim.opened(problem.bridgestan_data))
+            self.posterior.model.fixed_bounds = problem.fixed_bounds  # as of a program that is given as text
             self.chains, self.cores = chains, cores
 
         def prepare(self, draws: int) -> None:

@@ -19,6 +19,7 @@ from ....cache import cache_folder, private_folder
 from ....errors import DataError, ModelError
 from ...data import load, read
 from ...includes import ProgramText
+from ...program import has_fixed_bounds
 from .division import checked_divisions
 from .native import PROGRAM, NativeModel, in_plain_words, open_model
 
@@ -68,7 +69,7 @@ def open_library(library: Path, data: str, seed: int, program: ProgramText = _UN
     except RuntimeError as error:
         reason = in_plain_words(str(error), program)
         raise DataError(f"data do not fit the Stan program: {reason}") from error
-    return NativeModel(model, "bridgestan", program=program)
+    return NativeModel(model, "bridgestan", program=program, fixed_bounds=has_fixed_bounds(program.code))
 
 
 def compile_library(program: ProgramText) -> Path:

@@ -2,9 +2,9 @@
 
 Most programs without transformed parameters are like that. Stan's C ABI constrains one draw a call, which
 takes several times what a gradient of a small posterior takes; for these programs all draws of a block are a
-few operations on arrays instead. Which transforms a program has is read off a few points, and looked at again
-at others: where one value is off by more than rounding, as in ordered vectors or with bounds that are
-parameters themselves, Stan constrains the draws.
+few operations on arrays instead. Bounds must not depend on parameters, which the text of the program tells
+(`has_fixed_bounds`). The transforms are read off a few points, and looked at again at others: where one value
+is off by more than rounding, as in ordered vectors, Stan constrains the draws.
 
 The transforms are those of the Stan Reference Manual: L + e^x and U - e^x with one bound, L + (U - L) / (1 +
 e^-x) with two, and a + b x with an offset and a multiplier.

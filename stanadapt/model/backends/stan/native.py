@@ -49,15 +49,18 @@ class NativeModel(ModelDefaults):
         backend: str,
         spare: str = "",
         program: ProgramText = _UNKNOWN,
+        *,
+        fixed_bounds: bool = False,
     ) -> None:
         """`spare` is stanli's form of the same program without its generated quantities.
 
-        `program` is the text whose lines a message names, if it is known.
+        `program` is the text whose lines a message names, if it is known. With `fixed_bounds` no parameter
+        stands in the bounds of another one.
         """
         self.model = model
         watch_divisions()
         hear(model.lib_path)  # a user's own model may have been opened otherwise
-        self.spare, self.program = spare, program
+        self.spare, self.program, self.fixed_bounds = spare, program, fixed_bounds
         self.backend = backend
         self.library = _library(model, backend)
         self.dim = model.param_unc_num()
@@ -69,7 +72,7 @@ class NativeModel(ModelDefaults):
     def _parts(self) -> tuple[Any, ...]:
         """The arguments that open the model again."""
         held = self.model
-        return held.lib_path, held.data, held.seed, self.backend, self.spare, self.program
+        return held.lib_path, held.data, held.seed, self.backend, self.spare, self.program, self.fixed_bounds
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
         return _split(self.model.param_names(include_tp=transformed, include_gq=generated))
@@ -173,7 +176,8 @@ class NativeModel(ModelDefaults):
     @functools.cached_property
     def _elementwise(self) -> Elementwise | None:
         """How the values of all draws are had at once; None where Stan constrains one after another."""
-        if self.names(transformed=True, generated=True) != self.unconstrained_names():
+        names = self.names(transformed=True, generated=True)
+        if not self.fixed_bounds or names != self.unconstrained_names():
             return None
         return find_elementwise(self.model.param_constrain, self.dim)
 
@@ -194,12 +198,14 @@ class NativeModel(ModelDefaults):
         return address
 
 
-def reopen(library: str, data: str, seed: int, backend: str, spare: str, program: ProgramText) -> NativeModel:
+def reopen(
+    library: str, data: str, seed: int, backend: str, spare: str, program: ProgramText, fixed_bounds: bool
+) -> NativeModel:
     """Open a model again, in this process or another."""
     try:
         with no_prints(), without_notes(), checked_divisions():
             model = open_model(library, data, seed)
-        return NativeModel(model, backend, spare, program)
+        return NativeModel(model, backend, spare, program, fixed_bounds=fixed_bounds)
     except (OSError, RuntimeError) as error:
         raise ModelError(f"model: {library} can no longer be opened: {error}") from error
 

@@ -14,7 +14,7 @@ import stanli
 from .... import check
 from ....errors import ModelError, warn
 from ...includes import ProgramText, in_files
-from ...program import without_comments
+from ...program import has_fixed_bounds, without_comments
 from .division import checked_divisions
 from .native import NativeModel, hear, strings_for_non_finite, without_notes
 from .stanli_words import in_words
@@ -108,7 +108,8 @@ def open_program(program: ProgramText, data: str, seed: int) -> NativeModel:
             )
     except RuntimeError as error:
         raise in_words(check.one_line(error), program) from error
-    opened = NativeModel(model, "stanli", without_generated(program.code))
+    fixed = has_fixed_bounds(program.code)
+    opened = NativeModel(model, "stanli", without_generated(program.code), fixed_bounds=fixed)
     for note in notes:
         text = note.partition(" Please report")[0]
         if "unavailable" in text:  # it would run, and drop transformed parameters and generated quantities
