@@ -41,8 +41,8 @@ class Problem:
     parameters: list[str]  # flat names, `theta.1.2`
     transformed: list[str]
     steady: np.ndarray  # of the parameters, those that never move or repeat another one: no ESS for them
-    fixed_bounds: bool  # of all parameters, as the program's text says
     reference: Reference | None = None
+    fixed_bounds: bool = False  # of all parameters, as the program's text says
 
     @functools.cached_property
     def bridgestan_data(self) -> str:
@@ -64,8 +64,8 @@ def opened(name: str, model: Path | str, data: object, reference: Reference | No
         posterior.names,
         everything[len(posterior.names) :],
         find_steady(posterior),
-        posterior.model.fixed_bounds,
         reference,
+        posterior.model.fixed_bounds,
     )
 
 

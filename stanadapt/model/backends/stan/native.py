@@ -113,7 +113,8 @@ class NativeModel(ModelDefaults):
         def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> np.ndarray:
             x = np.ascontiguousarray(x)
             failed = np.zeros(len(x), np.bool_)
-            if self._elementwise is not None:
+            # An empty block, by which runs are prepared, compiles the kernel for the programs that need it.
+            if len(x) and self._elementwise is not None:
                 self._elementwise.constrain(x, values)
                 return failed
             for rows, stream in streams.parts(iterations):
