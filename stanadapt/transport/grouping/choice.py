@@ -19,8 +19,8 @@ of groups.py. At the end of a window it takes these steps, in this order:
 7. *Guard.* The law is fitted to the older half of the draws. On the newer half it must beat both no map and a
    map that is linear in scale parameter and location, by a margin.
 
-Groups that explain the scores of all variables that may have one, and of their data, are kept as they are: the
-next windows only ask if they still do.
+Groups that explain the scores of all variables that may have one, and of their data, are kept as they are:
+the next windows only ask if they still do.
 
 Groups are undone from the last one of the map to its first. A group is judged and fitted in draws in which
 the other groups are undone, except those that move its scale parameters and locations: its law holds for the
