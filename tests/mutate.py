@@ -732,6 +732,12 @@ MUTATIONS = [
         unit("test_transport_scores", "test_a_law_is_found_where_the_error_and_slopes_are_unknown"),
     ),
     Mutation(
+        "samplers/windowed.py",
+        "return int(state.most) if slowest > SLOW[0] else fewer",
+        "return more",
+        unit("test_fisher_hmc", "test_trajectories_become_long_while_draws_need_it"),
+    ),
+    Mutation(
         "transport/grouping/choice.py",
         "if needs_no_more(old, draws, variables):\n            return moves",
         "if old:\n            return moves",

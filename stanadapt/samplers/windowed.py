@@ -34,6 +34,9 @@ from ..transport.map_table import no_transport
 from .base import Handover, Stage
 
 LAST = "last_window"
+# Trajectories of more steps than this must be needed: the next window has fewer, or not more, where no
+# coordinate of a draw correlates by more than these with the draw before.
+MANY, SLOW = 64, (0.5, 0.6)
 FIRST_STEP = 1.0  # in the coordinates of a field, where the posterior is nearly a standard normal law
 AUTO, DENSE = 0, 1  # indices of the setting `metric`
 COLD, WARM = (15, 15, 30, 40, 60, 96), (30, 30, 40, 60, 96)  # the first windows of a warm-up
@@ -260,9 +263,30 @@ def _is_finite(state: Any) -> bool:
 
 
 def _next_most(state: Any, settings: Any) -> int:
-    """The largest number of steps of a trajectory in the next window."""
-    most: int = min(2 * state.most, settings.max_steps)
-    return most
+    """The largest number of steps of a trajectory in the next window.
+
+    Each window doubles it. But beyond `MANY` steps longer trajectories must be needed: where steps are short
+    for another reason than scales that differ, such as kinks, draws are nearly independent already.
+    """
+    more: int = min(2 * state.most, settings.max_steps)
+    fewer = max(state.most // 2, MANY)
+    longest, shortest = (trajectory_steps(settings, state.step_size, most) for most in (more, fewer))
+    last = state.windows.points[state.windows.before : state.windows.seen]
+    if state.most < MANY or longest == shortest or not len(last):
+        return more
+    slowest = _slowest(last) - 1.0 / np.sqrt(len(last))  # less an error, as the largest of many
+    if slowest > SLOW[1]:
+        return more
+    return int(state.most) if slowest > SLOW[0] else fewer
+
+
+def _slowest(points: np.ndarray) -> float:
+    """The largest correlation of a coordinate with itself one draw later, of draws (n, d)."""
+    away = points - points.mean(axis=0)
+    squares = np.square(away).sum(axis=0)
+    moves = squares > 0.0
+    products = (away[1:] * away[:-1]).sum(axis=0)
+    return float((products[moves] / squares[moves]).max(initial=-1.0))
 
 
 def _pace(state: Any, settings: Any) -> float:

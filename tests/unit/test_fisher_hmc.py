@@ -6,6 +6,7 @@ import json
 import pickle
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numba
@@ -19,10 +20,11 @@ from stanadapt.errors import StanAdaptWarning
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics.metric import Metric, as_matrix, dense_metric
 from stanadapt.numerics.splitting import draw_steps, trajectory_steps
+from stanadapt.numerics.windows import Windows
 from stanadapt.result.container import datasets
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import fisher_hmc
-from stanadapt.samplers.windowed import growing_windows
+from stanadapt.samplers.windowed import _next_most, growing_windows
 from stanadapt.trace import empty_trace
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -304,6 +306,35 @@ def test_steps_as_long_as_the_trajectory_may_be_accepted_more_often(d: int) -> N
     assert stats["step_size"].min() > 1.5
     assert stats["acceptance_rate"].mean() > 0.95
     assert findings(idata) == set()
+
+
+@pytest.mark.parametrize(
+    ("correlation", "step_size", "most", "expected"),
+    [
+        (0.95, 0.03, 64, 128),
+        (0.95, 0.03, 128, 256),
+        (0.95, 0.03, 256, 256),
+        (0.0, 0.03, 32, 64),
+        (0.0, 0.03, 64, 64),
+        (0.0, 0.03, 128, 64),
+        (0.0, 0.03, 256, 128),
+        (0.65, 0.03, 128, 128),
+        (0.0, 1.9, 128, 256),
+    ],
+)
+def test_trajectories_become_long_while_draws_need_it(
+    correlation: float, step_size: float, most: int, expected: int
+) -> None:
+    """One of five coordinates is slow; steps of 1.9 make no trajectory longer."""
+    n, rng = 200, np.random.default_rng(1)
+    noise = rng.normal(size=(2 * n, 5))
+    for i in range(1, 2 * n):
+        noise[i, 2] = correlation * noise[i - 1, 2] + np.sqrt(1.0 - correlation**2) * noise[i, 2]
+    noise[:n, 2] = np.arange(n)  # the window before was on its way
+    state = SimpleNamespace(most=most, step_size=step_size, windows=Windows(noise, noise, 2 * n, n))
+    assert _next_most(state, resolve("fisher_hmc", {})[1]) == expected
+    state.most = 40
+    assert _next_most(state, resolve("fisher_hmc", {"max_steps": 50})[1]) == 50
 
 
 @pytest.mark.parametrize(
