@@ -99,10 +99,10 @@ def has_fixed_bounds(code: str) -> bool:
     So it is if the block of parameters can be read, and has the name of each one once.
     """
     text = block(code, "parameters")
-    if has_includes(code) or any(not _declared_variables(part) for part in text.split(";") if part.strip()):
-        return False
+    declared = [_declared_variables(part) for part in text.split(";") if part.strip()]
     words = re.findall(r"[A-Za-z]\w*", text)
-    return all(words.count(name) == 1 for name in declarations(code, "parameters"))
+    are_apart = all(words.count(name) == 1 for names in declared for name in names)
+    return are_apart and all(declared) and not has_includes(code)
 
 
 def data_declarations(code: str) -> dict[str, Declaration]:

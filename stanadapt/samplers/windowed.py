@@ -269,10 +269,12 @@ def _next_most(state: Any, settings: Any) -> int:
     for another reason than scales that differ, such as kinks, draws are nearly independent already.
     """
     more: int = min(2 * state.most, settings.max_steps)
+    last = state.windows.points[state.windows.before : state.windows.seen]
+    if state.most < MANY or not len(last):
+        return more
     fewer = max(state.most // 2, MANY)
     longest, shortest = (trajectory_steps(settings, state.step_size, most) for most in (more, fewer))
-    last = state.windows.points[state.windows.before : state.windows.seen]
-    if state.most < MANY or longest == shortest or not len(last):
+    if longest == shortest:
         return more
     slowest = _slowest(last) - 1.0 / np.sqrt(len(last))  # less an error, as the largest of many
     if slowest > SLOW[1]:

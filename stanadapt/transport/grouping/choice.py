@@ -51,6 +51,7 @@ from .fit import fit_law
 from .groups import (
     Group,
     ScoredDraws,
+    all_but,
     decrease_of,
     divergence,
     group_rows,
@@ -108,7 +109,7 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     groups = _judge(old, draws.part(slice(training.before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
-        others = [other for other in groups if other is not groups[k]]
+        others = all_but(groups, groups[k])
         if groups[k].error >= 0 and not has_exact_data(groups[k], others, draws):
             groups[k] = groups[k]._replace(error=-1)
         groups[k] = simplify(groups[k], groups, draws, pulled)
@@ -150,7 +151,7 @@ def _judge(groups: list[Group], draws: ScoredDraws, whole: ScoredDraws) -> list[
     if len(draws.points) < _JUDGES:
         return kept
     for group in groups:
-        others = [other for other in kept if other is not group]
+        others = all_but(kept, group)
         if is_exact(group, others, whole):  # the quicker question, since later steps ask it again
             continue
         if not decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:
@@ -281,7 +282,7 @@ def _with_second_scale(
         return group
     older, newer = draws.halves()
     best, gained = group, MARGIN
-    others = [other for other in groups if other is not group]
+    others = all_but(groups, group)
     least = residual_share(group, others, raw) - WORTH
     for size in BETAS:
         law = group._replace(second=int(scales[k]), beta_2=float(np.sign(group.beta) * size))
@@ -305,7 +306,7 @@ def _with_other_locations(
     The first draws may show the wrong location: where two hierarchies move together, the mean of either one
     fits them.
     """
-    rest = [other for other in groups if other is not group]
+    rest = all_but(groups, group)
     offset = group.offset != 0.0
     of_parts = group.parts, group.part_scale, group.part_beta
     present = Place(group.locations, pull_draws(draws, others_of(groups, group)), 0.0, *of_parts)

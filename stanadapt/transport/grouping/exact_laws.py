@@ -19,7 +19,7 @@ import numpy as np
 
 from .detection import FEW, may_be_parents
 from .fit import fit_law, law_with_data
-from .groups import Group, ScoredDraws, order_groups, others_of, parents_of, pull_draws
+from .groups import Group, ScoredDraws, all_but, order_groups, others_of, parents_of, pull_draws
 from .places import (
     BETAS,
     CLEAR,
@@ -238,13 +238,13 @@ def with_likelihood(
             likelihood = likelihood_of(draws.points, error, others, partners)
             yield draws._replace(likelihood=likelihood, known={}), error
 
-    spread = _spread_scales(draws, groups, variables)
-    nothing_more = _question(draws, groups, [small, *members], spread)
     for trial, error in trials_with([group.error for group in groups if group.error >= 0][:1]):
         if _explains_one_of(groups, trial, variables, error):
             return trial
     if _explains_one_of(groups, draws, variables, -1):
         return draws
+    spread = _spread_scales(draws, groups, variables)
+    nothing_more = _question(draws, groups, [small, *members], spread)
     if nothing_more in refused:
         return draws
     asked = [
@@ -339,11 +339,8 @@ def needs_no_more(groups: list[Group], draws: ScoredDraws, variables: np.ndarray
     left = np.delete(variables, moved)
     if not groups or (np.bincount(variables)[left] >= FEWEST).any():
         return False
-    for group in groups:
-        others = [other for other in groups if other is not group]
-        if not (is_exact(group, others, draws) and has_exact_data(group, others, draws)):
-            return False
-    return True
+    beside = ((group, all_but(groups, group)) for group in groups)
+    return all(is_exact(*pair, draws) and has_exact_data(*pair, draws) for pair in beside)
 
 
 def _explains_one_of(groups: list[Group], draws: ScoredDraws, variables: np.ndarray, error: int) -> bool:
@@ -354,7 +351,7 @@ def _explains_one_of(groups: list[Group], draws: ScoredDraws, variables: np.ndar
     """
     large = np.bincount(variables)[variables] >= FEWEST
     return any(
-        residual_share(part_of(group), [other for other in groups if other is not group], draws) < EXACT
+        residual_share(part_of(group), all_but(groups, group), draws) < EXACT
         for group in groups
         if large[group.members].any() and (error < 0 or error not in (*group.scales, group.second))
     )
@@ -381,7 +378,7 @@ def is_exact(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
 
 def simplify(group: Group, groups: list[Group], draws: ScoredDraws, pulled: ScoredDraws) -> Group:
     """The group without a second scale parameter or an offset that the scores do not ask for any more."""
-    others = [other for other in groups if other is not group]
+    others = all_but(groups, group)
     if group.second >= 0:
         alone = [
             group._replace(scales=np.array([scale]), beta=beta, second=-1, beta_2=0.0)

@@ -288,6 +288,11 @@ def parents_of(group: Group) -> set[int]:
     return {int(i) for i in (*group.scales, *group.locations, *group.parts, *shared)} - {-1}
 
 
+def all_but(groups: list[Group], group: Group) -> list[Group]:
+    """The groups without this one."""
+    return [other for other in groups if other is not group]
+
+
 def others_of(groups: list[Group], group: Group) -> list[Group]:
     """The groups without this one, and without those that move its scale parameters and locations.
 
@@ -313,7 +318,7 @@ def order_groups(groups: list[Group]) -> list[Group] | None:
         else:
             return None
         found.append(group)
-        waiting = [other for other in waiting if other is not group]
+        waiting = all_but(waiting, group)
     return found
 
 

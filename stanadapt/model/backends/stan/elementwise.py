@@ -60,12 +60,11 @@ def find_elementwise(constrain: Callable[[np.ndarray], np.ndarray], d: int) -> E
         low, high, offset, at_one, *wanted = map(constrain, (-far, far, 0.0 * far, np.ones(d), *others))
     except RuntimeError:
         return None
-    one_bound = np.isinf(high) & np.isfinite(low)
+    without_end = np.isinf(high) & np.isfinite(low)
     multiplier = (high - low) / (2.0 * _FAR)  # from far out, where an offset takes fewest of its digits
-    straight = (np.abs(at_one - offset - multiplier) < 1e-6 * np.abs(multiplier)) & ~one_bound
+    straight = (np.abs(at_one - offset - multiplier) < 1e-6 * np.abs(multiplier)) & ~without_end
     moved = np.flatnonzero(straight & ((offset != 0.0) | (multiplier != 1.0)))
-    two_bounds = np.flatnonzero(~(straight | one_bound))
-    one_bound = np.flatnonzero(one_bound)
+    one_bound, two_bounds = np.flatnonzero(without_end), np.flatnonzero(~(straight | without_end))
     found = Elementwise(
         *(moved, offset[moved], multiplier[moved]),
         *(one_bound, low[one_bound], np.sign(high[one_bound])),
