@@ -19,7 +19,7 @@ import numpy as np
 
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
-from ..transport.field_table import fields_of, middle_of_field, split
+from ..transport.field_table import latents_and_heads, middle_of_field, split
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
@@ -97,8 +97,8 @@ def draw_in(
     (d,), than a draw could be, they are drawn in to where draws are. The search knows where that is. None if
     `z` is not so far out.
     """
-    middle, nearer, law = middle_of_field(transport, z.size), z.copy(), fields_of(transport)[0]
-    for part in (law.own, law.heads):
+    middle, nearer = middle_of_field(transport, z.size), z.copy()
+    for part in latents_and_heads(transport):
         away = (z[part] - middle[part]) / spread[part]
         square, size = float(away @ away), len(part)
         if square > size + FAR * np.sqrt(2.0 * size):

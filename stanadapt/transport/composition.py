@@ -16,6 +16,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     FIELD      field.py   latents that are tied to their neighbours by a few parameters, the heads; and heads
                           whose own law depends on one of them (the first rows, latents before heads)
     INNOVATIONS   innovations.py   series that a program writes in their innovations (before a field)
+    EFFECTS    effects.py   effects of groups whose scales and correlations are parameters (the first rows)
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, error_scale, field, field_table, group, innovations, ridge, tail
+from . import bend, effects, error_scale, field, field_table, group, innovations, ridge, tail
 from .map_table import (
     BEND,
     COLUMNS,
+    EFFECTS,
     ERROR_SCALE,
     KIND,
     LOCATION,
@@ -79,7 +81,7 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
     if first > start:
         log_det += field.into_x(table[start:], z, x, kept)
     if start > 0:
-        log_det += innovations.into_x(table, x)
+        log_det += _outer_into_x(table, x)
     return log_det if np.isfinite(log_det) else np.inf
 
 
@@ -138,7 +140,7 @@ def into_z(table: Any, x: Any, z: Any) -> None:
         z[i] = x[i]
     start, first, latents = field.lengths(table)
     if start > 0:
-        innovations.into_u(table, z)
+        _undo_outer(table, z)
         if first > start:  # while the heads among z are those of x
             field.into_z(table[start:], z, z)
     if latents > first:
@@ -186,7 +188,7 @@ def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """The same, after `into_x_keeping` at the same point, or with `kept` (0,)."""
     start, first, latents = field.lengths(table)
     if start > 0:
-        innovations.pull_back(table, x, score)
+        _pull_back_outer(table, z, x, score)
     if first > start:
         field.pull_back(table[start:], z, x, score, kept)
     if first < latents < len(table):
@@ -256,6 +258,41 @@ def _before_heads(table: Any, x: Any) -> Any:
     return u
 
 
+@kernel(ordered=True, counted=False)
+def _outer_into_x(table: Any, x: Any) -> Any:
+    """The law of the first rows, which goes last: that of innovations or of effects. Returns log |dx/dz|."""
+    if table[0, KIND] == EFFECTS:
+        return effects.into_x(table, x)
+    return innovations.into_x(table, x)
+
+
+@kernel(ordered=True, counted=False)
+def _undo_outer(table: Any, x: Any) -> None:
+    """Undo that law among the coordinates `x` (d,), in place."""
+    if table[0, KIND] == EFFECTS:
+        effects.into_z(table, x)
+    else:
+        innovations.into_u(table, x)
+
+
+@kernel(ordered=True, counted=False)
+def _pull_back_outer(table: Any, z: Any, x: Any, score: Any) -> None:
+    """Turn the score in x into that before this law, in place; `z` (d,) has the z of effects."""
+    if table[0, KIND] == EFFECTS:
+        effects.pull_back(table, z, x, score)
+    else:
+        innovations.pull_back(table, x, score)
+
+
+@kernel(ordered=True, counted=False)
+def _outer_score_in_x(table: Any, u: Any, x: Any, score: Any) -> None:
+    """Turn the score before this law, at `u` (d,), into the one in x, in place."""
+    if table[0, KIND] == EFFECTS:
+        effects.score_in_x(table, u, x, score)
+    else:
+        innovations.score_in_x(table, x, score)
+
+
 @kernel(ordered=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
@@ -284,10 +321,10 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
         field.score_in_x(table[first:], u, x, found)
     if start > 0:
         series = x.copy()
-        innovations.into_u(table, series)
+        _undo_outer(table, series)
         if first > start:
             field.score_in_x(table[start:], z, series, found)
-        innovations.score_in_x(table, x, found)
+        _outer_score_in_x(table, series, x, found)
     elif first > 0:
         field.score_in_x(table, z, x, found)
     return found

@@ -68,6 +68,7 @@ from ..kinds import Real
 from .exponential import replace_by_exponentials
 from .map_table import (
     COLUMNS,
+    EFFECTS,
     FIELD,
     FRAMED,
     INNOVATIONS,
@@ -250,15 +251,17 @@ def write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) ->
 
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
-    """Where the rows of innovations, of the first field and of both fields end in a map."""
-    innovations = int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == INNOVATIONS else 0
-    first = innovations
+    """Where the rows of innovations or effects, of the first field and of both fields end in a map."""
+    outer = 0
+    if len(table) > 0 and (table[0, KIND] == INNOVATIONS or table[0, KIND] == EFFECTS):
+        outer = int(table[0, ROWS])
+    first = outer
     if first < len(table) and table[first, KIND] == FIELD:
         first += int(table[first, ROWS])
     both = first
-    if innovations < first < len(table) and table[first, KIND] == FIELD:
+    if outer < first < len(table) and table[first, KIND] == FIELD:
         both += int(table[first, ROWS])
-    return innovations, first, both
+    return outer, first, both
 
 
 @kernel(ordered=True, counted=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from . import effects
 from .bend import are_valid as are_bends
 from .bend import bends_of, undo_bend
 from .field import Field, n_features, places
@@ -14,6 +15,7 @@ from .map_table import (
     APART,
     BEND,
     COLUMNS,
+    EFFECTS,
     FIELD,
     FRAMED,
     INNOVATIONS,
@@ -41,11 +43,10 @@ _CLOSE = 1e-6  # of a frame's determinant to 1, and of frame times inverse to I
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its fields, with their innovations and the root's bend, and the others.
-
-    There are none of the first if it has no field.
+    """The rows of a map that hold its fields, with their innovations and the root's bend, or its effects; and
+    the others. There are none of the first if it has no field and no effects.
     """
-    end = len(_block(table, INNOVATIONS))
+    end = len(_block(table, EFFECTS)) or len(_block(table, INNOVATIONS))
     for _ in range(2):
         end += len(_block(table[end:], FIELD))
     if 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
@@ -77,6 +78,11 @@ def innovations_of(rows: np.ndarray) -> np.ndarray:
     return _parts(rows)[0]
 
 
+def has_effects(rows: np.ndarray) -> bool:
+    """Whether these rows of a map hold the law of correlated effects, in place of a field."""
+    return len(_block(rows, EFFECTS)) > 0
+
+
 def fields_of(rows: np.ndarray) -> list[Field]:
     """The fields that these rows of a map hold: of the latents, and of the heads if they have one."""
     return [field_of(part) for part in _parts(rows)[1:3] if len(part)]
@@ -87,9 +93,21 @@ def bend_of_root(rows: np.ndarray) -> np.ndarray:
     return _parts(rows)[3]
 
 
+def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The coordinates that are latents and heads of the first field, or of effects, among rows of fields."""
+    if has_effects(rows):
+        law = effects.effects_of(rows)
+        return law.own.ravel(), law.heads
+    field = fields_of(rows)[0]
+    return field.own, field.heads
+
+
 def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
     """The point z (d,) at which latents are at their means and heads in the middle, among rows of fields."""
-    laws, middle = fields_of(rows), np.zeros(d)
+    middle = np.zeros(d)
+    if has_effects(rows):
+        return middle
+    laws = fields_of(rows)
     middle[laws[0].heads] = laws[0].mid
     for bend in bends_of(bend_of_root(rows)):
         middle[bend.place] = undo_bend(middle[[bend.place]], np.zeros(1), *bend[1:])[0][0]
@@ -104,6 +122,8 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     The heads that have a law given the root may have other laws before it: what is left of them, given the
     root, may have a long tail.
     """
+    if has_effects(rows):
+        return np.sort(effects.effects_of(rows).own.ravel())
     innovations, latents, _, of_root = _parts(rows)
     moved = [field_of(part).own for part in (innovations, latents) if len(part)]
     return np.unique(np.concatenate((of_root[:, OWN].astype(np.int64), *moved)))
@@ -183,6 +203,8 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows, which may come from a file, hold fields of `d` coordinates; or nothing."""
     if not len(rows):
         return True
+    if has_effects(rows):
+        return effects.are_valid(rows, d)
     innovations, first, second, of_root = _parts(rows)
     if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
         return False
@@ -260,6 +282,11 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     }
     if not len(rows):
         return found
+    if has_effects(rows):
+        law = effects.effects_of(rows)
+        role[law.own], role[law.heads] = 1, 2
+        entries[law.own] = np.arange(law.own.shape[1])[::-1]
+        return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
     field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2
     entries[field.own] = np.diff(field.starts) if not field.frame.size else len(field.own) - 1

@@ -25,6 +25,8 @@ first of them holds their number:
     m_a, m_b, q   CENTER_A, CENTER_B, STRENGTH    of a term, in those of DATA, OFFSET and UNIT
     r_a, r_b      REACH, REACH_B   of a term, in those of THRESHOLD and SLOPE
 
+Correlated effects (effects.py) have the first rows: a header, which holds their number and counts in the columns
+N_LATENTS to TURN, and rows that hold numbers in all columns.
 A field (field.py) has the first rows, after those of the innovations of a series if it has any
 (innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
 rows that hold numbers in all columns. A second field and a bend may belong to it.
@@ -52,8 +54,10 @@ PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, S
 N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)
 RUN, RUN_END, FRAMED = range(10, 13)
 LEVEL, LEVEL_SIZE, LEVEL_FACTOR = range(13, 16)
+# Of correlated effects, beside the first two and the last one of these.
+N_EFFECTS, N_COEFFICIENTS, IS_CENTRED, NOISE, NOISE_MIDDLE, TURN = 4, 5, 6, 7, 8, 10
 TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0  # kinds
-INNOVATIONS, ERROR_SCALE = 5.0, 6.0
+INNOVATIONS, ERROR_SCALE, EFFECTS = 5.0, 6.0, 7.0
 
 
 @kernel(ordered=True)

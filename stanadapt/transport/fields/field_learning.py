@@ -15,6 +15,7 @@ from ..field_table import field_rows
 from ..map_table import no_transport
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
+from .effects_search import find_effects
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
@@ -80,7 +81,7 @@ def learn_field(
             evaluate, x, unit = density_in(series.rows), series.x, series.unit
         density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + x.size + 1 - taken)
         try:
-            found = _learn(density, x / unit, variables, most_dense)
+            found = _learn(density, density_in if series is None else None, x / unit, variables, most_dense)
         except (
             np.linalg.LinAlgError,
             ValueError,
@@ -91,9 +92,23 @@ def learn_field(
     return None if density.spent >= 1.0 else found, taken + density.gradients
 
 
-def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_dense: float) -> Learned | None:
+def _learn(
+    density: ScaledDensity,
+    density_in: Callable[[np.ndarray], Evaluate] | None,
+    x: np.ndarray,
+    variables: np.ndarray,
+    most_dense: float,
+) -> Learned | None:
     for _ in range(MOST_LOOKS):
-        known = _find_precision(density, x, variables, most_dense)
+        coupling = couple(density, x, variables)
+        density.has_looked()
+        if coupling is None:
+            return None
+        effects = None if density_in is None else find_effects(density, density_in, x, coupling, variables)
+        if effects is not None:
+            rows, scale = effects
+            return Learned(rows, scale, np.zeros((0, x.size)), np.zeros(0))
+        known = _find_precision(density, x, coupling, variables, most_dense)
         if known is None:
             return None
         precision, x = known
@@ -137,13 +152,9 @@ def _may_be_heads(precision: Precision) -> bool:
 
 
 def _find_precision(
-    density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_dense: float
+    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, most_dense: float
 ) -> tuple[Precision, np.ndarray] | None:
     """The precision of the latents, sparse or dense, and a point (d,) to begin at; None if there is none."""
-    coupling = couple(density, x, variables)
-    density.has_looked()
-    if coupling is None:
-        return None
     if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
         sparse = Precision(density, coupling, choose_heads(strengths_of(density, x, coupling, DELTA)))
         if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
