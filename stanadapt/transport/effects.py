@@ -31,10 +31,10 @@ other numbers one after another:
     heads        (K (K + 1) / 2,)    the coordinates of u, and those of the correlations, row by row of L; without
                                      them, (K,), effects are independent
     coefficients (p,)                those of g
-    own          (J, K)              those of the effects
-    D            (J, K (K + 1) / 2)  row by row of its lower triangle
-    b, E         (J, K), (J, K, p)   where programs are centred, b_j - E_j g stands for b_j - D_j a_j - E_j g
-    offset, A    (J, K), (J, K, p)   of a_j = offset_j + A_j g, in programs that are centred
+    own          (K, J)              those of the effects
+    D            (K (K + 1) / 2, J)  row by row of its lower triangle
+    b, E         (K, J), (K, p, J)   where programs are centred, b_j - E_j g stands for b_j - D_j a_j - E_j g
+    offset, A    (K, J), (K, p, J)   of a_j = offset_j + A_j g, in programs that are centred
 
 The gradient of a factor R by M is that of Murray (2016), Differentiation of the Cholesky decomposition,
 arXiv 1602.07527. fields/effects_search.py finds this law.
@@ -88,55 +88,52 @@ class Effects(NamedTuple):
 @kernel(ordered=True, late=True)
 def into_x(table: Any, x: Any) -> Real:
     """Turn z of effects among the coordinates `x` (d,) into effects, in place. Returns log |dx/dz|."""
-    header, flat = table[0], table.reshape(-1)
-    k, at = int(header[N_EFFECTS]), _places(header)
-    root, rest, factor = np.zeros((k, k)), np.empty((k, k)), np.empty((k, k))
-    tied, mean, pull, mover = np.empty((k, k)), np.empty(k), np.empty(k), np.empty(k)
-    log_det = _write_root(header, flat, at[0], x, root) * header[IS_CENTRED]
-    f, groups = _precision_factor(header, x), int(header[N_LATENTS]) // k
-    log_det *= groups
-    for j in range(groups):
-        _condition(header, flat, at, j, x, root, f, tied, rest, factor, pull, mean)
+    header, flat, at = table[0], table.reshape(-1), _places(table[0])
+    k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
+    root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
+    log_det = _write_root(header, flat, at[0], x, root) * header[IS_CENTRED] * groups
+    _condition(header, flat, at, x, root, arrays, vectors)
+    factor, mean, w, effects = arrays[2], vectors[1], vectors[2], vectors[3]
+    _gather(flat[at[2] : at[3]], x, w)
+    log_det -= _log_diagonal(factor)
+    _solve_transposed(factor, w)
+    for i in range(k):
+        _add(w[i], 1.0, mean[i])
+    if header[IS_CENTRED] > 0.0:
+        _write_means(header, flat, at, x, effects)
         for i in range(k):
-            mover[i] = x[int(flat[at[2] + j * k + i])]
-            log_det -= np.log(factor[i, i])
-        _solve_transposed(factor, mover)
-        for i in range(k):
-            mover[i] += mean[i]
-        for i in range(k):
-            here = mover[i]
-            if header[IS_CENTRED] > 0.0:
-                here = _mean_of(header, flat, at, j * k + i, x)
-                for m in range(i + 1):
-                    here += root[i, m] * mover[m]
-            x[int(flat[at[2] + j * k + i])] = here
+            for m in range(i + 1):
+                _add(effects[i], root[i, m], w[m])
+        w = effects
+    _scatter(flat[at[2] : at[3]], w, x)
     return log_det
 
 
 @kernel(ordered=True, late=True)
 def into_z(table: Any, x: Any) -> None:
     """Turn effects among the coordinates `x` (d,) into their z, in place."""
-    header, flat = table[0], table.reshape(-1)
-    k, at = int(header[N_EFFECTS]), _places(header)
-    root, rest, factor = np.zeros((k, k)), np.empty((k, k)), np.empty((k, k))
-    tied, mean, pull, mover = np.empty((k, k)), np.empty(k), np.empty(k), np.empty(k)
+    header, flat, at = table[0], table.reshape(-1), _places(table[0])
+    k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
+    root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
     _write_root(header, flat, at[0], x, root)
-    f = _precision_factor(header, x)
-    for j in range(int(header[N_LATENTS]) // k):
-        _condition(header, flat, at, j, x, root, f, tied, rest, factor, pull, mean)
+    _condition(header, flat, at, x, root, arrays, vectors)
+    factor, mean, w, z = arrays[2], vectors[1], vectors[2], vectors[3]
+    _gather(flat[at[2] : at[3]], x, w)
+    if header[IS_CENTRED] > 0.0:
+        _write_means(header, flat, at, x, z)
         for i in range(k):
-            here = x[int(flat[at[2] + j * k + i])]
-            if header[IS_CENTRED] > 0.0:
-                here -= _mean_of(header, flat, at, j * k + i, x)
-                for m in range(i):
-                    here -= root[i, m] * mover[m]
-                here /= root[i, i]
-            mover[i] = here
-        for i in range(k):
-            here = 0.0
-            for m in range(i, k):
-                here += factor[m, i] * (mover[m] - mean[m])
-            x[int(flat[at[2] + j * k + i])] = here
+            _add(w[i], -1.0, z[i])
+            for m in range(i):
+                _add(w[i], -root[i, m], w[m])
+            for j in range(groups):
+                w[i, j] /= root[i, i]
+    for i in range(k):
+        _add(w[i], -1.0, mean[i])
+    for i in range(k):
+        _clear(z[i])
+        for m in range(i, k):
+            _add_product(z[i], 1.0, factor[m, i], w[m])
+    _scatter(flat[at[2] : at[3]], z, x)
 
 
 @kernel(ordered=True, late=True)
@@ -154,88 +151,87 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
 @kernel(ordered=True)
 def _turn_score(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
     """What both directions have in common; `sign` is 1 for a score in effects, and -1 for one in z."""
-    header, flat = table[0], table.reshape(-1)
-    k, p, at = int(header[N_EFFECTS]), int(header[N_COEFFICIENTS]), _places(header)
-    root, rest, factor = np.zeros((k, k)), np.empty((k, k)), np.empty((k, k))
-    tied, mean, pull = np.empty((k, k)), np.empty(k), np.empty(k)
-    by_root, by_m = np.zeros((k, k)), np.empty((k, k))
-    s_x, s_w, g, a, w, moved = (
-        np.empty(k),
-        np.empty(k),
-        np.empty(k),
-        np.empty(k),
-        np.empty(k),
-        np.empty(k),
-    )
+    header, flat, at = table[0], table.reshape(-1), _places(table[0])
+    k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
+    root, arrays, vectors = np.zeros((k, k)), np.empty((4, k, k, groups)), np.empty((9, k, groups))
     _write_root(header, flat, at[0], x, root)
-    centred, f, by_f = header[IS_CENTRED] > 0.0, _precision_factor(header, x), 0.0
-    groups = int(header[N_LATENTS]) // k
-    for j in range(groups):
-        _condition(header, flat, at, j, x, root, f, tied, rest, factor, pull, mean)
-        first = at[2] + j * k
+    _condition(header, flat, at, x, root, arrays, vectors)
+    tied, rest, factor, by_m = arrays[0], arrays[1], arrays[2], arrays[3]
+    pull, mean, w, moved = vectors[0], vectors[1], vectors[2], vectors[3]
+    s_x, s_w, g, a, along = vectors[4], vectors[5], vectors[6], vectors[7], vectors[8]
+    own, centred, f = flat[at[2] : at[3]], header[IS_CENTRED] > 0.0, _precision_factor(header, x)
+    _gather(own, z, moved)
+    _gather(own, score, s_x)
+    for i in range(k):
+        _copy(w[i], moved[i])
+    _solve_transposed(factor, w)
+    for i in range(k):
+        _add(w[i], 1.0, mean[i])
+    if sign > 0.0:
         for i in range(k):
-            moved[i] = z[int(flat[first + i])]
-            w[i] = moved[i]
-            s_x[i] = score[int(flat[first + i])]
-        _solve_transposed(factor, w)
-        for i in range(k):
-            w[i] += mean[i]
-        if sign > 0.0:
-            for i in range(k):
-                s_w[i] = s_x[i]
-                if centred:
-                    s_w[i] = 0.0
-                    for m in range(i, k):
-                        s_w[i] += root[m, i] * s_x[m]
-                g[i] = s_w[i]
-            _solve(factor, g)
-        else:
-            for i in range(k):
-                g[i] = s_x[i]
-            for i in range(k):
-                s_w[i] = 0.0
-                for m in range(i + 1):
-                    s_w[i] += factor[i, m] * g[m]
-                s_x[i] = s_w[i]
+            _copy(s_w[i], s_x[i])
             if centred:
-                _solve_transposed(root, s_x)
+                _clear(s_w[i])
+                for m in range(i, k):
+                    _add(s_w[i], root[m, i], s_x[m])
+            _copy(g[i], s_w[i])
+        _solve(factor, g)
+        _scatter(own, g, score)
+    else:
         for i in range(k):
-            a[i] = g[i]
-        _solve_transposed(factor, a)  # M^-1 times the score in w
-        for i in range(k):  # the derivative in M, first that of R^-1 dM R^-T
-            for m in range(i):
-                by_m[i, m] = by_m[m, i] = -0.5 * moved[i] * g[m]
-            by_m[i, i] = -0.5 * moved[i] * g[i] - 0.5
+            _copy(g[i], s_x[i])
+            _clear(s_w[i])
+            for m in range(i + 1):
+                _add_product(s_w[i], 1.0, factor[i, m], s_x[m])
+        for back in range(k):
+            i = k - 1 - back
+            _copy(s_x[i], s_w[i])
+            if centred:
+                for m in range(i + 1, k):
+                    _add(s_x[i], -root[m, i], s_x[m])
+                for j in range(groups):
+                    s_x[i, j] /= root[i, i]
+        _scatter(own, s_x, score)
+    for i in range(k):
+        _copy(a[i], g[i])
+    _solve_transposed(factor, a)  # M^-1 times the score in w
+    # The derivative in M: first that in R^-1 dM R^-T.
+    for i in range(k):
+        for m in range(i + 1):
+            _clear(by_m[i, m])
+            _add_product(by_m[i, m], -0.5, moved[i], g[m])
+            if i == m:
+                for j in range(groups):
+                    by_m[i, i, j] -= 0.5
+            else:
+                _copy(by_m[m, i], by_m[i, m])
+    for m in range(k):
+        _solve_transposed(factor, by_m[:, m])
+    for i in range(k):
+        _solve_transposed(factor, by_m[i])
         for m in range(k):
-            _solve_transposed(factor, by_m[:, m])
-        for i in range(k):
-            _solve_transposed(factor, by_m[i])
-        for i in range(k):
-            for m in range(k):
-                by_m[i, m] -= 0.5 * (a[i] * mean[m] + mean[i] * a[m])
-        for i in range(k):
-            for m in range(k):
-                by_f += by_m[i, m] * rest[i, m]  # f C^T D C
-        for i in range(k):
-            along = 0.0  # f C a, and a times f C^T e
-            for m in range(i + 1):
-                along += root[i, m] * a[m]
-            along *= f
-            by_f += along * pull[i]
-            for m in range(i + 1):
-                here = f * pull[i] * a[m]
-                for q in range(k):
-                    here += 2.0 * f * tied[i, q] * by_m[q, m]
-                if centred:
-                    here += s_x[i] * w[m]
-                by_root[i, m] += here
-            for q in range(p):
-                here = -flat[at[5] + (j * k + i) * p + q] * along
-                if centred:
-                    here += flat[at[7] + (j * k + i) * p + q] * s_x[i]
-                score[int(flat[at[1] + q])] += sign * here
-        for i in range(k):
-            score[int(flat[first + i])] = g[i] if sign > 0.0 else s_x[i]
+            _add_product(by_m[i, m], -0.5, a[i], mean[m])
+            _add_product(by_m[i, m], -0.5, mean[i], a[m])
+    by_root, by_f = np.zeros((k, k)), 0.0
+    for i in range(k):
+        for m in range(i + 1):
+            by_f += (1.0 if i == m else 2.0) * _dot(by_m[i, m], rest[i, m])
+        _clear(along[i])  # f C a
+        for m in range(i + 1):
+            _add(along[i], f * root[i, m], a[m])
+        by_f += _dot(along[i], pull[i])
+        for m in range(i + 1):
+            by_root[i, m] += f * _dot(pull[i], a[m])
+            for q in range(k):
+                by_root[i, m] += 2.0 * f * _dot(tied[i, q], by_m[q, m])
+            if centred:
+                by_root[i, m] += _dot(s_x[i], w[m])
+        for q in range(int(header[N_COEFFICIENTS])):
+            begin = (i * int(header[N_COEFFICIENTS]) + q) * groups
+            here = -_dot(flat[at[5] + begin : at[5] + begin + groups], along[i])
+            if centred:
+                here += _dot(flat[at[7] + begin : at[7] + begin + groups], s_x[i])
+            score[int(flat[at[1] + q])] += sign * here
     _add_to_heads(header, flat, at[0], x, root, by_root, groups if centred else 0, sign, score)
     if header[NOISE] >= 0.0:
         score[int(header[NOISE])] -= 2.0 * sign * by_f
@@ -321,96 +317,157 @@ def _precision_factor(header: Any, x: Any) -> Any:
 
 
 @kernel(ordered=True, counted=False)
-def _condition(
-    header: Any,
-    flat: Any,
-    at: Any,
-    j: Any,
-    x: Any,
-    root: Any,
-    f: Any,
-    tied: Any,
-    rest: Any,
-    factor: Any,
-    pull: Any,
-    mean: Any,
-) -> None:
-    """Write of group `j` D C to `tied`, f C^T D C to `rest`, R to the lower triangle of `factor`, all (K, K);
-    and b - E g to `pull` and m to `mean`, both (K,).
+def _condition(header: Any, flat: Any, at: Any, x: Any, root: Any, arrays: Any, vectors: Any) -> None:
+    """Write D C, f C^T D C and R, its lower triangle, to the first `arrays` (3, K, K, J) or more; and
+    b - E g and m to the first `vectors` (2, K, J) or more.
     """
-    k, p = len(root), int(header[N_COEFFICIENTS])
-    first = at[3] + j * (k * (k + 1) // 2)
+    k, groups, p = len(root), arrays.shape[3], int(header[N_COEFFICIENTS])
+    tied, rest, factor, pull, mean = arrays[0], arrays[1], arrays[2], vectors[0], vectors[1]
+    f = _precision_factor(header, x)
     for i in range(k):
         for m in range(k):
-            here = 0.0
+            _clear(tied[i, m])
             for q in range(m, k):
-                low, high = min(i, q), max(i, q)
-                here += flat[first + high * (high + 1) // 2 + low] * root[q, m]
-            tied[i, m] = here
+                begin = at[3] + (max(i, q) * (max(i, q) + 1) // 2 + min(i, q)) * groups
+                _add(tied[i, m], root[q, m], flat[begin : begin + groups])
     for i in range(k):
         for m in range(i + 1):
-            here = 0.0
+            _clear(rest[i, m])
             for q in range(i, k):
-                here += root[q, i] * tied[q, m]
-            rest[i, m] = rest[m, i] = f * here
+                _add(rest[i, m], f * root[q, i], tied[q, m])
     for i in range(k):
         for m in range(i + 1):
-            here = rest[i, m]
-            if i == m:
-                here += 1.0
+            _copy(factor[i, m], rest[i, m])
             for q in range(m):
-                here -= factor[i, q] * factor[m, q]
-            factor[i, m] = np.sqrt(here) if i == m else here / factor[m, m]
+                _add_product(factor[i, m], -1.0, factor[i, q], factor[m, q])
+            for j in range(groups):
+                if i == m:
+                    factor[i, i, j] = np.sqrt(1.0 + factor[i, i, j])
+                else:
+                    factor[i, m, j] /= factor[m, m, j]
     for i in range(k):
-        pull[i] = flat[at[4] + j * k + i]
+        _copy(pull[i], flat[at[4] + i * groups : at[4] + (i + 1) * groups])
         for q in range(p):
-            pull[i] -= flat[at[5] + (j * k + i) * p + q] * x[int(flat[at[1] + q])]
+            begin = at[5] + (i * p + q) * groups
+            _add(pull[i], -x[int(flat[at[1] + q])], flat[begin : begin + groups])
     for i in range(k):
-        mean[i] = 0.0
+        _clear(mean[i])
         for m in range(i, k):
-            mean[i] += f * root[m, i] * pull[m]
+            _add(mean[i], f * root[m, i], pull[m])
     _solve(factor, mean)
     _solve_transposed(factor, mean)
 
 
 @kernel(ordered=True, counted=False)
-def _mean_of(header: Any, flat: Any, at: Any, effect: Any, x: Any) -> Any:
-    """a of an effect, by its number."""
-    p, here = int(header[N_COEFFICIENTS]), flat[at[6] + effect]
-    for q in range(p):
-        here += flat[at[7] + effect * p + q] * x[int(flat[at[1] + q])]
-    return here
+def _write_means(header: Any, flat: Any, at: Any, x: Any, means: Any) -> None:
+    """Write a to `means` (K, J)."""
+    groups, p = means.shape[1], int(header[N_COEFFICIENTS])
+    for i in range(len(means)):
+        _copy(means[i], flat[at[6] + i * groups : at[6] + (i + 1) * groups])
+        for q in range(p):
+            begin = at[7] + (i * p + q) * groups
+            _add(means[i], x[int(flat[at[1] + q])], flat[begin : begin + groups])
+
+
+@kernel(ordered=True, counted=False)
+def _log_diagonal(factor: Any) -> Any:
+    """The sum of log R_ii of all groups."""
+    log_det, product = 0.0, 1.0
+    for i in range(len(factor)):
+        diagonal = factor[i, i]
+        for j in range(diagonal.size):
+            product *= diagonal[j]  # at least 1
+            if product > 1e150:  # a logarithm is slow, and a product overflows
+                log_det += np.log(product)
+                product = 1.0
+    return log_det + np.log(product)
+
+
+@kernel(ordered=True, counted=False)
+def _gather(own: Any, x: Any, v: Any) -> None:
+    """Write the coordinates `own` (K J,) of `x` (d,) to `v` (K, J)."""
+    groups = v.shape[1]
+    for i in range(len(v)):
+        for j in range(groups):
+            v[i, j] = x[int(own[i * groups + j])]
+
+
+@kernel(ordered=True, counted=False)
+def _scatter(own: Any, v: Any, x: Any) -> None:
+    """Write `v` (K, J) to the coordinates `own` (K J,) of `x` (d,)."""
+    groups = v.shape[1]
+    for i in range(len(v)):
+        for j in range(groups):
+            x[int(own[i * groups + j])] = v[i, j]
+
+
+# One number of each group follows the other in memory, so that the compiler makes fast loops of these.
+
+
+@kernel(ordered=True, counted=False)
+def _clear(out: Any) -> None:
+    for j in range(out.size):
+        out[j] = 0.0
+
+
+@kernel(ordered=True, counted=False)
+def _copy(out: Any, v: Any) -> None:
+    for j in range(out.size):
+        out[j] = v[j]
+
+
+@kernel(ordered=True, counted=False)
+def _add(out: Any, factor: Any, v: Any) -> None:
+    for j in range(out.size):
+        out[j] += factor * v[j]
+
+
+@kernel(ordered=True, counted=False)
+def _add_product(out: Any, factor: Any, v: Any, u: Any) -> None:
+    for j in range(out.size):
+        out[j] += factor * v[j] * u[j]
+
+
+@kernel(ordered=True, counted=False)
+def _dot(v: Any, u: Any) -> Any:
+    total = 0.0
+    for j in range(v.size):
+        total += v[j] * u[j]
+    return total
 
 
 @kernel(ordered=True, counted=False)
 def _solve(lower: Any, v: Any) -> None:
-    """Replace `v` (K,) by the solution of lower y = v."""
-    for i in range(v.size):
+    """Replace `v` (K, J) by the solutions of lower y = v, where `lower` is (K, K, J)."""
+    for i in range(len(v)):
         here = v[i]
         for m in range(i):
-            here -= lower[i, m] * v[m]
-        v[i] = here / lower[i, i]
+            _add_product(here, -1.0, lower[i, m], v[m])
+        for j in range(here.size):
+            here[j] /= lower[i, i, j]
 
 
 @kernel(ordered=True, counted=False)
 def _solve_transposed(lower: Any, v: Any) -> None:
-    """Replace `v` (K,) by the solution of lower^T y = v."""
-    for back in range(v.size):
-        i = v.size - 1 - back
+    """Replace `v` (K, J) by the solutions of lower^T y = v, where `lower` is (K, K, J)."""
+    for back in range(len(v)):
+        i = len(v) - 1 - back
         here = v[i]
-        for m in range(i + 1, v.size):
-            here -= lower[m, i] * v[m]
-        v[i] = here / lower[i, i]
+        for m in range(i + 1, len(v)):
+            _add_product(here, -1.0, lower[m, i], v[m])
+        for j in range(here.size):
+            here[j] /= lower[i, i, j]
 
 
 def effects_rows(law: Effects, gradients: int) -> np.ndarray:
     """The rows of a map that hold the law; `gradients` is the number that learning it took."""
     groups, k = law.own.shape
     lower = np.tril_indices(k)
-    numbers = [law.heads, law.coefficients, law.own, law.precision[:, lower[0], lower[1]]]
-    numbers += [law.pulls, law.slopes]
+    numbers = [law.heads, law.coefficients]
+    by_groups = [law.own, law.precision[:, lower[0], lower[1]], law.pulls, law.slopes]
     if law.centred:
-        numbers += [law.offsets, law.means]
+        by_groups += [law.offsets, law.means]
+    numbers += [np.moveaxis(v, 0, -1) for v in by_groups]
     flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
@@ -436,20 +493,23 @@ def effects_of(rows: np.ndarray) -> Effects:
     """The law that these rows of a map hold, header first."""
     header, flat, at = rows[0], rows.reshape(-1), [int(place) for place in _places(rows[0])]
     k, p, centred = int(header[N_EFFECTS]), int(header[N_COEFFICIENTS]), header[IS_CENTRED] > 0.0
-    parts = [flat[begin:end] for begin, end in zip(at, at[1:], strict=False)]
     groups, lower = int(header[N_LATENTS]) // k, np.tril_indices(k)
-    precision = np.zeros((groups, k, k))
-    precision[:, lower[0], lower[1]] = parts[3].reshape(groups, -1)
-    precision[:, lower[1], lower[0]] = precision[:, lower[0], lower[1]]
+
+    def part(number: int, *shape: int) -> np.ndarray:
+        """An array (J, ...), which has its groups last among the numbers of the rows."""
+        return np.moveaxis(flat[at[number] : at[number + 1]].reshape(*shape, groups), -1, 0)
+
+    packed, precision = part(3, len(lower[0])), np.zeros((groups, k, k))
+    precision[:, lower[0], lower[1]] = precision[:, lower[1], lower[0]] = packed
     return Effects(
-        heads=parts[0].astype(np.int64),
-        coefficients=parts[1].astype(np.int64),
-        own=parts[2].astype(np.int64).reshape(groups, k),
+        heads=flat[at[0] : at[1]].astype(np.int64),
+        coefficients=flat[at[1] : at[2]].astype(np.int64),
+        own=part(2, k).astype(np.int64),
         precision=precision,
-        pulls=parts[4].reshape(groups, k),
-        slopes=parts[5].reshape(groups, k, p),
-        offsets=parts[6].reshape(groups, k) if centred else np.zeros((groups, k)),
-        means=parts[7].reshape(groups, k, p) if centred else np.zeros((groups, k, p)),
+        pulls=part(4, k),
+        slopes=part(5, k, p),
+        offsets=part(6, k) if centred else np.zeros((groups, k)),
+        means=part(7, k, p) if centred else np.zeros((groups, k, p)),
         centred=bool(centred),
         noise=int(header[NOISE]),
         middle=float(header[NOISE_MIDDLE]),
