@@ -282,6 +282,48 @@ model {
 """
 
 
+def effects(likelihood: str, *, centred: bool, cholesky: bool = True) -> str:
+    """A program for K correlated effects of each group, with normal data or another likelihood."""
+    noise = likelihood == "normal"
+    if not centred:
+        parameters = "matrix[K, J] z; cholesky_factor_corr[K] L;"
+        prior = "L ~ lkj_corr_cholesky(2); to_vector(z) ~ std_normal();"
+    elif cholesky:
+        parameters = "array[J] vector[K] b; cholesky_factor_corr[K] L;"
+        prior = "L ~ lkj_corr_cholesky(2); b ~ multi_normal_cholesky(mu, diag_pre_multiply(sigma, L));"
+    else:
+        parameters = "array[J] vector[K] b; corr_matrix[K] R;"
+        prior = "R ~ lkj_corr(2); b ~ multi_normal(mu, quad_form_diag(R, sigma));"
+    return f"""
+data {{
+  int<lower=1> N;
+  int<lower=1> J;
+  int<lower=1> K;
+  array[N] int<lower=1, upper=J> group;
+  matrix[N, K] X;
+  {"vector[N] y" if noise else "array[N] int<lower=0> y"};
+}}
+parameters {{
+  vector[K] mu;
+  vector<lower=0>[K] sigma;
+  {"real<lower=0> sigma_y;" if noise else ""}
+  {parameters}
+}}
+model {{
+  {"" if centred else "matrix[K, J] b = diag_pre_multiply(sigma, L) * z;"}
+  vector[N] m;
+  mu ~ normal(0, 5);
+  sigma ~ normal(0, 1);
+  {"sigma_y ~ normal(0, 2);" if noise else ""}
+  {prior}
+  for (i in 1:N) {{
+    m[i] = X[i] * {"b[group[i]]" if centred else "(mu + b[, group[i]])"};
+  }}
+  y ~ {likelihood}({"m, sigma_y" if noise else "m"});
+}}
+"""
+
+
 def logistic(eta: np.ndarray) -> np.ndarray:
     return 1.0 / (1.0 + np.exp(-eta))
 
@@ -291,6 +333,40 @@ def answers(items: int) -> dict[str, Any]:
     rng = np.random.default_rng(30)
     theta, b = 0.8 * rng.normal(size=(1_000, 1)), rng.normal(size=items) - 1.0
     return {"persons": 1_000, "items": items, "y": rng.binomial(1, logistic(theta - b))}
+
+
+def grouped(
+    groups: int, effects: int, each: int, draw: Callable[[np.random.Generator, np.ndarray], np.ndarray]
+) -> dict[str, Any]:
+    """Groups with correlated effects, of a time and of other predictors, and `each` observations."""
+    rng = np.random.default_rng(3)
+    group = np.repeat(np.arange(groups), each)
+    times = np.tile(np.linspace(0.0, 1.8, each), groups)
+    predictors = np.vstack((np.ones(group.size), times, rng.normal(size=(effects, group.size))))[:effects].T
+    sigma, correlations = np.resize([0.5, 0.3, 0.4], effects), np.full((effects, effects), 0.4)
+    np.fill_diagonal(correlations, 1.0)
+    b = np.resize([1.0, -0.5, 0.3], effects)
+    covariance = correlations * np.outer(sigma, sigma)
+    b = b + rng.multivariate_normal(np.zeros(effects), covariance, groups)
+    y = draw(rng, (predictors * b[group]).sum(axis=1))
+    return {"N": group.size, "J": groups, "K": effects, "group": group + 1, "X": predictors, "y": y}
+
+
+def of_days(groups: int) -> dict[str, Any]:
+    """Ten days of each person, as in a study of sleep."""
+    return grouped(groups, 2, 10, lambda rng, m: m + 0.8 * rng.normal(size=m.size))
+
+
+def of_choices(groups: int) -> dict[str, Any]:
+    return grouped(groups, 2, 8, lambda rng, m: rng.binomial(1, logistic(m)))
+
+
+def of_counts(groups: int) -> dict[str, Any]:
+    return grouped(groups, 2, 6, lambda rng, m: rng.poisson(np.exp(m)))
+
+
+def of_three(groups: int) -> dict[str, Any]:
+    return grouped(groups, 3, 10, lambda rng, m: m + 0.8 * rng.normal(size=m.size))
 
 
 def answers_2pl(items: int) -> dict[str, Any]:
@@ -375,6 +451,14 @@ MODELS = {
     "county": TailModel(COUNTY, counties, 190, ("sigma", "sigma_y")),
     "county_lkj_centred": TailModel(COUNTY_LKJ_CENTRED, counties, 190, ("sigma", "sigma_y")),
     "county_lkj": TailModel(COUNTY_LKJ, counties, 190, ("sigma", "sigma_y")),
+    "days_centred": TailModel(effects("normal", centred=True), of_days, 18, ("sigma", "L")),
+    "days": TailModel(effects("normal", centred=False), of_days, 18, ("sigma", "L")),
+    "choices_centred": TailModel(effects("bernoulli_logit", centred=True), of_choices, 100, ("sigma", "L")),
+    "choices": TailModel(effects("bernoulli_logit", centred=False), of_choices, 100, ("sigma", "L")),
+    "counts_centred": TailModel(effects("poisson_log", centred=True), of_counts, 60, ("sigma", "L")),
+    "three_centred": TailModel(effects("normal", centred=True), of_three, 60, ("sigma", "L")),
+    "three": TailModel(effects("normal", centred=False), of_three, 60, ("sigma", "L")),
+    "three_matrix": TailModel(effects("normal", centred=True, cholesky=False), of_three, 60, ("sigma", "R")),
     "changepoints": TailModel(CHANGEPOINTS, days, 1_000, ("sigma",)),
     "changepoints_scale": TailModel(CHANGEPOINTS_SCALE, days, 1_000, ("sigma", "tau")),
     "brownian": TailModel(BROWNIAN, walk_with_gap, 30, ("innovation", "noise")),

@@ -11,8 +11,9 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, points_in_z
+from ..transport.effects import Effects, effects_of, log_scales_at
 from ..transport.field import Field, features_at
-from ..transport.field_table import fields_of, innovations_of, split
+from ..transport.field_table import fields_of, has_effects, innovations_of, split
 from ..transport.innovations import into_u
 from ..transport.map_table import COLUMNS, KIND
 from . import canvas
@@ -30,7 +31,7 @@ class _Draws(NamedTuple):
 
     x: np.ndarray  # (chain, draw, d), with series in place of their innovations
     z: np.ndarray
-    law: Field  # of the first of these chains
+    law: Field | Effects  # of the first of these chains
     heads: np.ndarray  # coordinates that are heads in all of these chains
     latents: np.ndarray  # likewise
     places: np.ndarray  # (chain,) their places among all chains
@@ -135,12 +136,14 @@ def _strengths(drawn: _Draws) -> np.ndarray:
         move = np.zeros(len(law.heads))
         move[place] = spread[place]
         change = _log_scales(law, middle + move) - _log_scales(law, middle - move)
-        strengths[head, law.own] = np.abs(change)
+        strengths[head, law.own.ravel()] = np.abs(change)
     return strengths
 
 
-def _log_scales(law: Field, theta: np.ndarray) -> np.ndarray:
+def _log_scales(law: Field | Effects, theta: np.ndarray) -> np.ndarray:
     """s (n,) of the law at the heads `theta` (m,)."""
+    if isinstance(law, Effects):
+        return log_scales_at(law, theta).ravel()
     constant, *others = law.coefficients[0]
     return np.asarray(
         constant + (law.bases[0] @ features_at(theta, law)) @ np.reshape(others, (-1, constant.size))
@@ -150,10 +153,14 @@ def _log_scales(law: Field, theta: np.ndarray) -> np.ndarray:
 def _without_regression(drawn: _Draws, j: int) -> np.ndarray:
     """Draws (chain, draw) of a latent minus its linear regression on the later latents that its law has."""
     law, x = drawn.law, drawn.x
-    row = int(np.flatnonzero(law.own == j)[0])
-    neighbours = law.own[law.later[law.starts[row] : law.starts[row + 1]]]
-    if law.frame.size:
-        neighbours = np.delete(law.own, row)
+    if isinstance(law, Effects):
+        group = law.own[np.any(law.own == j, axis=1)].ravel()
+        neighbours = group[group != j]
+    else:
+        row = int(np.flatnonzero(law.own == j)[0])
+        neighbours = law.own[law.later[law.starts[row] : law.starts[row + 1]]]
+        if law.frame.size:
+            neighbours = np.delete(law.own, row)
     points = x[..., [j, *neighbours]].reshape(-1, 1 + len(neighbours))
     points = points - points.mean(axis=0)
     found = np.linalg.lstsq(points[:, 1:], points[:, 0])[0]
@@ -182,7 +189,7 @@ def _read(groups: Groups) -> _Draws:
     if not all(is_map(table, d) for table in maps):
         raise ArgumentError(f"idata: its transport is no map of {d} coordinates")
     fields = [split(table)[0] for table in maps]
-    first = {i: fields_of(rows)[0] for i, rows in enumerate(fields) if len(rows)}
+    first = {i: _first_law(rows) for i, rows in enumerate(fields) if len(rows)}
     laws = {i: law for i, law in first.items() if len(law.heads)}
     if not laws:
         raise ArgumentError("idata has no latent field with heads: no chain has learned one")
@@ -200,10 +207,15 @@ def _read(groups: Groups) -> _Draws:
     z = np.array([points_in_z(maps[i], draws) for i, draws in zip(places, x, strict=True)])
     for i, draws in zip(places, x, strict=True):
         series = innovations_of(fields[i])
-        if len(series):
+        if len(series) and not has_effects(fields[i]):
             for draw in draws:
                 into_u(series, draw)
     return _Draws(x, z, laws[int(places[0])], heads, latents, places)
+
+
+def _first_law(rows: np.ndarray) -> Field | Effects:
+    """The law of the latents, among the rows of a map that hold fields or effects."""
+    return effects_of(rows) if has_effects(rows) else fields_of(rows)[0]
 
 
 def _common(coordinates: list[np.ndarray]) -> np.ndarray:

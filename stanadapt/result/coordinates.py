@@ -102,6 +102,11 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
     # A variable of one entry is told by its name alone.
     counted = [f"{n:,} {name}" if n > 1 else name for name, n in latents.most_common()]
+    effects = max(learnt.get("field_effects", np.zeros(1, np.int64)).tolist())
+    if effects:
+        return [
+            f"{_list(counted)}: {effects} effects of each group, with scales and correlations {_list(heads)}"
+        ]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))
     given = [int(i) for i in np.flatnonzero(root >= 0)]

@@ -15,21 +15,21 @@ so that the law
 
 makes z_j standard normal and independent of u, L and g. The factor f = e^(-2 (v - middle)) is there if a log
 scale v of the error of the data is a coordinate. A program that is not centred has the coordinates w_j, and
-its law is w_j = m_j + R_j^-T z_j. With K = 1 this is the law of a group (group.py); neither has K an influence
-on what the law is far out, where it is exact as well.
+its law is w_j = m_j + R_j^-T z_j. Where the data are normal the law is exact at all scales and correlations;
+elsewhere D_j and b_j are those at the mode.
 
-Stan has the correlations as K (K - 1) / 2 free numbers (Stan Reference Manual, Cholesky factors of correlation
-matrices, after Lewandowski, Kurowicka and Joe, 2009, Generating random correlation matrices based on vines and
-extended onion method): with t = tanh of such a number, and those of a row one after another,
+Stan has the correlations as K (K - 1) / 2 free numbers (Stan Reference Manual, Cholesky factors of
+correlation matrices; Lewandowski, Kurowicka and Joe, 2009, Generating random correlation matrices based on
+vines and extended onion method). With t = tanh of such a number, and those of a row one after another,
 
     L_ij = t_ij prod over k < j of (1 - t_ik^2)^1/2,   L_ii = prod over k < i of (1 - t_ik^2)^1/2.
 
-The law is triangular: groups depend on the other coordinates alone. So it goes last, and its rows are the first
-ones of a map: a header, with the columns N_LATENTS, N_HEADS and those that follow them, and rows that hold all
-other numbers one after another:
+The law is triangular: effects depend on the other coordinates alone. So it goes last. Its rows are the first
+ones of a map: a header, with the columns N_LATENTS, N_HEADS and those of effects, and rows that hold all
+other numbers one after another, in the order of `_places`:
 
-    heads        (K (K + 1) / 2,)    the coordinates of u, and those of the correlations, row by row of L; without
-                                     them, (K,), effects are independent
+    heads        (K (K + 1) / 2,)    the coordinates of u, and those of the correlations, row by row of L;
+                                     (K,) without these, where effects are independent
     coefficients (p,)                those of g
     own          (K, J)              those of the effects
     D            (K (K + 1) / 2, J)  row by row of its lower triangle
@@ -290,7 +290,7 @@ def _add_to_heads(
     sign: Any,
     score: Any,
 ) -> None:
-    """Add what derivatives in C, and in log |C| of so many `groups`, give to the scores of its coordinates."""
+    """Add to the scores of the heads what derivatives in C, and in log |C| of so many `groups`, give."""
     k, angle = len(root), heads + len(root)
     for i in range(k):
         whole = 0.0
@@ -457,6 +457,27 @@ def _solve_transposed(lower: Any, v: Any) -> None:
             _add_product(here, -1.0, lower[m, i], v[m])
         for j in range(here.size):
             here[j] /= lower[i, i, j]
+
+
+def root_at(log_scales: np.ndarray, angles: np.ndarray) -> np.ndarray:
+    """C (K, K) from log scales (K,) and the numbers whose tanh is t, (K (K - 1) / 2,), or (0,) for none."""
+    k, at = len(log_scales), 0
+    lower = np.eye(k)
+    for i in range(1, k if len(angles) else 1):
+        t = np.tanh(angles[at : at + i])
+        rest = np.sqrt(np.cumprod(np.append(1.0, 1.0 - np.square(t))))
+        lower[i, :i], lower[i, i] = t * rest[:-1], rest[-1]
+        at += i
+    return np.asarray(np.exp(log_scales)[:, None] * lower)
+
+
+def log_scales_at(law: Effects, theta: np.ndarray) -> np.ndarray:
+    """The log standard deviations (J, K) of effects given the heads `theta`, with v in its middle."""
+    k = law.own.shape[1]
+    root = root_at(theta[:k], law.turn * theta[k:])
+    inverse = np.linalg.inv(np.eye(k) + root.T @ law.precision @ root)
+    covariance = root @ inverse @ root.T if law.centred else inverse
+    return np.asarray(0.5 * np.log(np.diagonal(covariance, axis1=1, axis2=2)))
 
 
 def effects_rows(law: Effects, gradients: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from .map_table import (
     LEVEL,
     LEVEL_FACTOR,
     LEVEL_SIZE,
+    N_EFFECTS,
     N_ENTRIES,
     N_FEATURES,
     N_GRADIENTS,
@@ -271,21 +272,24 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
     is the number of later latents that a latent depends on, and of all others in a frame. `field_root` is the
-    coordinate on which a head's law depends, -1 for none. `field_gradients` is what learning it took.
+    coordinate on which a head's law depends, -1 for none. `field_effects` is the number of effects that the
+    group of a latent has, 0 for other latents. `field_gradients` is what learning all of this took.
     """
-    role, entries, root = np.zeros(d, np.int64), np.zeros(d, np.int64), np.full(d, -1)
+    role, entries, together = (np.zeros(d, np.int64) for _ in range(3))
+    root = np.full(d, -1)
     found = {
         "field_role": role,
         "field_entries": entries,
         "field_root": root,
+        "field_effects": together,
         "field_gradients": np.zeros(()),
     }
     if not len(rows):
         return found
     if has_effects(rows):
-        law = effects.effects_of(rows)
-        role[law.own], role[law.heads] = 1, 2
-        entries[law.own] = np.arange(law.own.shape[1])[::-1]
+        own, heads = latents_and_heads(rows)
+        role[own], role[heads], together[own] = 1, 2, rows[0, N_EFFECTS]
+        entries[own] = rows[0, N_EFFECTS] - 1
         return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
     field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2

@@ -25,13 +25,12 @@ first of them holds their number:
     m_a, m_b, q   CENTER_A, CENTER_B, STRENGTH    of a term, in those of DATA, OFFSET and UNIT
     r_a, r_b      REACH, REACH_B   of a term, in those of THRESHOLD and SLOPE
 
-Correlated effects (effects.py) have the first rows: a header, which holds their number and counts in the columns
-N_LATENTS to TURN, and rows that hold numbers in all columns.
 A field (field.py) has the first rows, after those of the innovations of a series if it has any
 (innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
-rows that hold numbers in all columns. A second field and a bend may belong to it.
+rows that hold numbers in all columns. A second field and a bend may belong to it. In place of a field there
+may be correlated effects (effects.py), with a header and such rows as well.
 
-tail.py, bend.py, error_scale.py, ridge.py, group.py and field.py explain the symbols.
+tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py and effects.py explain the symbols.
 """
 
 from __future__ import annotations

@@ -81,6 +81,12 @@ def test_heads_whose_law_depends_on_one_of_them_are_told() -> None:
     assert text == "a latent field of 3 theta whose law depends on mu and tau (mu given tau)"
 
 
+def test_effects_are_told_with_their_scales_and_correlations() -> None:
+    effects = np.array([2, 2, 2, 2, 2, 2, 0, 0])
+    text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2]) | {"field_effects": effects}], NAMES)
+    assert text == "3 theta, 3 lambda: 2 effects of each group, with scales and correlations mu, tau"
+
+
 def test_a_field_without_heads_and_beside_a_bend() -> None:
     text = coordinates_text(
         [field([1, 1, 1, 0, 0, 0, 0, 0]) | {"bend": chain([], [], {7: -1.0})["bend"]}], NAMES

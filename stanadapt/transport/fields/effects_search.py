@@ -1,24 +1,25 @@
-"""Finding correlated effects (effects.py): which coordinates are scales and correlations, and what the data say.
+"""Finding correlated effects (effects.py): which coordinates have which role, and what the data say.
 
-Effects of a group are tied to each other and to no other group's, by their prior and by the data. As a block
-of the negative Hessian of group j is H_j = (C C^T)^-1 + D_j where the program is centred, and I + C^T D_j C where
-it is not, each guess at the roles of coordinates says how H_j changes when one of them moves, with D_j known
-from where they are. So guesses are tried until one of them says it exactly. The programs that people write have
-few forms: log scales that are a variable or scalars, and Stan's numbers of a correlation matrix, or the logit of
-a single correlation. Where no guess is right, there is no such law, and a few gradients are lost.
+The effects of a group are tied to each other by their prior and by the data, and to no other group's. As a
+block of the negative Hessian, those of group j have H_j = (C C^T)^-1 + D_j where the program is centred, and
+I + C^T D_j C where it is not. So each guess at the roles of coordinates says how H_j changes when one of them
+moves, with D_j known from where they are. Guesses are tried until one of them says it exactly. What people
+write has few forms: log scales that are a variable or scalars, and Stan's numbers of a correlation matrix,
+or one correlation between -1 and 1. Where no guess is right, there is no such law, and some tens of gradients
+are lost.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from .. import composition
-from ..effects import LARGEST, Effects, effects_rows
+from ..effects import LARGEST, Effects, effects_rows, root_at
+from .laplace import find_mode
 from .precision import Precision
 from .probes import Coupling, Evaluate, ScaledDensity
 
@@ -30,9 +31,7 @@ _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its dia
 _WRONG = 1e-3  # share of a change that a guess may leave unexplained
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
 _FAINT = 1e-6  # a coefficient with a smaller effect on the score, in scales, is none
-_ROUNDS = 4  # of approaches to the mode, where data are not normal
-_NEAR = 0.05  # of the score at the mode, in z and root mean square
-_LOOKS, _OFF = 5, 0.5  # that judge a law, and what a score in z may be off there, the same
+_LOOKS, _OFF = 5, 0.5  # that judge a law, and what scores in z may be off there, in root mean square
 _REACH = 0.5  # of heads in a look
 
 
@@ -46,32 +45,25 @@ class Roles(NamedTuple):
 
     def root(self, x: np.ndarray) -> np.ndarray:
         """C (K, K) at `x` (d,)."""
-        k, at = len(self.scales), 0
-        lower = np.eye(k)
-        for i in range(1, k if len(self.angles) else 1):
-            t = np.tanh(self.turn * x[self.angles[at : at + i]])
-            rest = np.sqrt(np.cumprod(np.append(1.0, 1.0 - np.square(t))))
-            lower[i, :i], lower[i, i] = t * rest[:-1], rest[-1]
-            at += i
-        return np.asarray(np.exp(x[self.scales])[:, None] * lower)
+        return root_at(x[self.scales], self.turn * x[self.angles])
 
     def prior(self, x: np.ndarray) -> np.ndarray:
         """The precision (K, K) of effects in the prior: (C C^T)^-1, or I."""
         inverse = np.linalg.inv(self.root(x))
-        return inverse.T @ inverse if self.centred else np.eye(len(self.scales))
+        return np.asarray(inverse.T @ inverse) if self.centred else np.eye(len(self.scales))
 
     def data(self, x: np.ndarray, blocks: np.ndarray) -> np.ndarray:
         """D (J, K, K), from blocks of the negative Hessian at `x` (d,)."""
         rest = blocks - self.prior(x)
         if self.centred:
-            return rest
+            return np.asarray(rest)
         inverse = np.linalg.inv(self.root(x))
         return np.asarray(inverse.T @ rest @ inverse)
 
     def blocks(self, x: np.ndarray, data: np.ndarray) -> np.ndarray:
         """The blocks (J, K, K) of the negative Hessian at `x` (d,), from D."""
         if self.centred:
-            return self.prior(x) + data
+            return np.asarray(self.prior(x) + data)
         root = self.root(x)
         return np.asarray(self.prior(x) + root.T @ data @ root)
 
@@ -82,22 +74,23 @@ class _Blocks:
     def __init__(self, density: ScaledDensity, coupling: Coupling, own: np.ndarray) -> None:
         """Of the coordinates `own` (J, K)."""
         self.density, self.own, self.unit = density, own, density.unit
-        self._precision = Precision(density, coupling, np.setdiff1d(np.arange(self.unit.size), own))
+        self.precision = Precision(density, coupling, np.setdiff1d(np.arange(self.unit.size), own))
         place = np.full(self.unit.size, -1)
-        place[self._precision.latents] = np.arange(own.size)
+        place[self.precision.latents] = np.arange(own.size)
         at = place[own]
         k = own.shape[1]
         self._rows = np.repeat(at, k, axis=1).ravel()
         self._columns = np.tile(at, (1, k)).ravel()
 
     def at(self, x: np.ndarray) -> np.ndarray:
-        """The blocks (J, K, K) at `x` (d,), in the program's own coordinates; NaN where scores are missing."""
+        """The blocks (J, K, K) at `x` (d,), in the program's own coordinates; NaN without scores."""
         k, unit = self.own.shape[1], self.unit[self.own]
-        matrix = self._precision.at(x / self.unit, x)
+        self.precision.quadratic = False  # so that no score at x is needed
+        matrix = self.precision.at(x / self.unit, x)
         if matrix is None:
             return np.full((len(unit), k, k), np.nan)
         found = np.asarray(matrix.tocsr()[self._rows, self._columns]).reshape(-1, k, k)
-        return found / (unit[:, :, None] * unit[:, None, :])
+        return np.asarray(found / (unit[:, :, None] * unit[:, None, :]))
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """The scores (J, K) at `x` (d,)."""
@@ -140,7 +133,7 @@ def find_effects(
         found = _find_roles(blocks, start, wide, variables, centred)
         if found is None:
             continue
-        law = _fit(blocks, density_in, start, wide, *found)
+        law = _fit(blocks, start, wide, *found)
         return None if law is None else _judge(density_in, law, there, wide, density)
     return None
 
@@ -214,7 +207,7 @@ def _find_roles(
     return None
 
 
-def _guesses(moved: dict[int, object], variables: np.ndarray, k: int, centred: bool) -> Iterator[Roles]:
+def _guesses(moved: Mapping[int, object], variables: np.ndarray, k: int, centred: bool) -> Iterator[Roles]:
     """The guesses at the roles of coordinates that change blocks."""
     candidates = np.array(sorted(moved), np.int64)
     whole = [candidates[variables[candidates] == number] for number in np.unique(variables[candidates])]
@@ -240,34 +233,11 @@ def _guesses(moved: dict[int, object], variables: np.ndarray, k: int, centred: b
             yield Roles(scales, angles[order], turn, centred)
 
 
-def _fit(
-    blocks: _Blocks,
-    density_in: Callable[[np.ndarray], Evaluate],
-    x: np.ndarray,
-    wide: np.ndarray,
-    roles: Roles,
-    noise: int,
-) -> Effects | None:
+def _fit(blocks: _Blocks, x: np.ndarray, wide: np.ndarray, roles: Roles, noise: int) -> Effects | None:
     """The law around the mode of the effects, with all else as at `x` (d,)."""
     others = np.setdiff1d(wide, np.concatenate((roles.scales, roles.angles, [noise])))
-    law = None
-    for _ in range(_ROUNDS):
-        law = _law_at(blocks, x, others, roles, noise)
-        if law is None:
-            return None
-        rows = effects_rows(law, 0)
-        z = x.copy()
-        z[law.own] = 0.0
-        x = np.empty_like(z)
-        composition.into_x(rows, z, x)
-        if not np.isfinite(x).all():
-            return None
-        score = np.empty(z.size)
-        if not np.isfinite(density_in(rows)(z, score)):
-            return None
-        if np.sqrt(np.mean(np.square(score[law.own]))) < _NEAR:
-            break
-    return law
+    mode = find_mode(blocks.precision, x / blocks.unit)
+    return None if mode is None else _law_at(blocks, mode.x * blocks.unit, others, roles, noise)
 
 
 def _law_at(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, noise: int) -> Effects | None:
@@ -287,7 +257,9 @@ def _law_at(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, no
         narrower[roles.scales] -= MOVE
         gain = np.linalg.inv(roles.prior(narrower) - prior)
         away = -(blocks.score(narrower) - score) @ gain
-        means = np.array([-(blocks.column(narrower, k) - one) @ gain for k, one in zip(others, cross, strict=True)])
+        means = np.array(
+            [-(blocks.column(narrower, k) - one) @ gain for k, one in zip(others, cross, strict=True)]
+        )
         means = means.reshape(len(others), groups, k)
         slopes = cross + means @ prior
         at_data = score + away @ prior + np.einsum("jab,jb->ja", data, x[own])

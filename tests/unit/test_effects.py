@@ -1,0 +1,213 @@
+"""Correlated effects of groups: the map and its derivatives, and which programs have such a law."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stanadapt
+from densities import in_maps
+from stanadapt.target import log_density_gradient
+from stanadapt.transport import composition
+from stanadapt.transport.effects import Effects, effects_of, effects_rows, log_scales_at, root_at
+from stanadapt.transport.field_table import describe, has_effects, moved_by, split
+from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.map_table import IS_CENTRED, N_EFFECTS, NOISE, TURN
+from tail_models import MODELS, effects, grouped, of_days
+
+FORMS = [(k, centred, noise) for k in (1, 2, 3, 4) for centred in (True, False) for noise in (True, False)]
+
+
+def some_law(k: int = 3, centred: bool = True, noise: bool = True, seed: int = 0) -> tuple[Effects, int]:
+    """A law of 5 groups with two coefficients, of coordinates in any order; and their number."""
+    rng, groups, heads = np.random.default_rng(seed), 5, k * (k + 1) // 2
+    order = rng.permutation(groups * k + heads + 3)
+    roots = rng.normal(size=(groups, k, max(k - 1, 1)))  # data that do not tell all effects of a group
+    offsets, means = rng.normal(size=(groups, k)), rng.normal(size=(groups, k, 2))
+    law = Effects(
+        heads=order[:heads],
+        coefficients=order[heads : heads + 2],
+        own=order[heads + 3 :].reshape(groups, k),
+        precision=roots @ roots.swapaxes(1, 2),
+        pulls=rng.normal(size=(groups, k)),
+        slopes=rng.normal(size=(groups, k, 2)),
+        offsets=offsets if centred else np.zeros_like(offsets),
+        means=means if centred else np.zeros_like(means),
+        centred=centred,
+        noise=int(order[heads + 2]) if noise else -1,
+        middle=0.3,
+        turn=0.5,
+    )
+    return law, order.size
+
+
+class Smooth:
+    """A density that is not normal, and its score."""
+
+    def __init__(self, d: int) -> None:
+        root = np.random.default_rng(1).normal(size=(d, d))
+        self.precision = root @ root.T / d
+
+    def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = np.cos(x) - self.precision @ x
+        return float(np.sin(x).sum() - 0.5 * x @ self.precision @ x)
+
+
+@pytest.mark.parametrize(("k", "centred", "noise"), FORMS)
+def test_the_map_has_an_inverse_a_determinant_and_derivatives(k: int, centred: bool, noise: bool) -> None:
+    law, d = some_law(k, centred, noise)
+    rows, rng, step = effects_rows(law, 7), np.random.default_rng(2), 1e-6
+    assert composition.is_map(rows, d)
+    density = in_maps(Smooth(d))(rows)
+    z, x, back, score = rng.normal(size=d), np.empty(d), np.empty(d), np.empty(d)
+    log_det = composition.into_x(rows, z, x)
+    composition.into_z(rows, x, back)
+    np.testing.assert_allclose(back, z, atol=1e-13)
+    density(z, score)
+    jacobian, slope, ahead, behind, ignored = (
+        np.empty((d, d)),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        z.copy(),
+    )
+    for i, axis in enumerate(np.eye(d)):
+        composition.into_x(rows, z + step * axis, ahead)
+        composition.into_x(rows, z - step * axis, behind)
+        jacobian[:, i] = (ahead - behind) / (2.0 * step)
+        slope[i] = (density(z + step * axis, ignored) - density(z - step * axis, ignored)) / (2.0 * step)
+    assert log_det == pytest.approx(np.linalg.slogdet(jacobian)[1], abs=1e-6)
+    np.testing.assert_allclose(score, slope, atol=1e-6 * np.abs(slope).max())
+    of_x = np.empty(d)
+    Smooth(d)(x, of_x)
+    np.testing.assert_allclose(composition.score_in_x(rows, z, x, score), of_x, atol=1e-12)
+
+
+def test_effects_are_standard_normal_where_data_are_normal() -> None:
+    """The law is exact at all scales and correlations, far out too."""
+    law, d = some_law(2)
+    rows, rng = effects_rows(law, 0), np.random.default_rng(3)
+    for away in (0.3, 3.0, 12.0):
+        z = rng.normal(size=d)
+        z[law.heads] *= away
+        x, others = np.empty(d), np.setdiff1d(np.arange(d), law.own)
+        composition.into_x(rows, z, x)
+        f = np.exp(-2.0 * (x[law.noise] - law.middle))
+        root = root_at(x[law.heads[:2]], law.turn * x[law.heads[2:]])
+        inverse = np.linalg.inv(root)
+        score = np.zeros(d)
+        for j, own in enumerate(law.own):
+            prior = inverse.T @ inverse
+            mean = law.offsets[j] + law.means[j] @ x[law.coefficients]
+            pull = law.pulls[j] - law.slopes[j] @ x[law.coefficients]  # D a is taken off
+            score[own] = -prior @ (x[own] - mean) + f * (pull - law.precision[j] @ (x[own] - mean))
+        composition.pull_back(rows, z, x, score)
+        np.testing.assert_allclose(score[law.own], -z[law.own], rtol=1e-6, atol=1e-6)
+        assert np.isfinite(score[others]).all()
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_rows_hold_all_numbers(centred: bool) -> None:
+    law, d = some_law(3, centred)
+    rows = effects_rows(law, 7)
+    for first, second in zip(law, effects_of(rows), strict=True):
+        np.testing.assert_array_equal(first, second)
+    field, others = split(rows)
+    assert len(field) == len(rows)
+    assert not len(others)
+    assert has_effects(field)
+    np.testing.assert_array_equal(moved_by(rows), np.sort(law.own.ravel()))
+    told = describe(rows, d)
+    assert (told["field_effects"][law.own] == 3).all()
+    assert (told["field_role"][law.heads] == 2).all()
+    assert told["field_gradients"] == 7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows, law: rows.__setitem__((0, N_EFFECTS), 4.0),
+        lambda rows, law: rows.__setitem__((0, IS_CENTRED), 0.5),
+        lambda rows, law: rows.__setitem__((0, NOISE), float(law.own[0, 0])),
+        lambda rows, law: rows.__setitem__((0, NOISE), 1e6),
+        lambda rows, law: rows.__setitem__((0, TURN), 0.0),
+        lambda rows, law: rows.reshape(-1).__setitem__(rows.shape[1], float(law.own[0, 0])),
+        lambda rows, law: rows.reshape(-1).__setitem__(
+            rows.shape[1] + len(law.heads) + 2 + law.own.size, -9.0
+        ),
+        lambda rows, law: rows.__setitem__((1, 0), np.nan),
+    ],
+    ids=["size", "centred", "moved noise", "far noise", "turn", "head is moved", "precision", "NaN"],
+)
+def test_rows_from_a_file_that_hold_no_law_are_refused(change: Any) -> None:
+    law, d = some_law()
+    rows = effects_rows(law, 0)
+    change(rows, law)
+    assert not composition.is_map(rows, d)
+    assert not composition.is_map(effects_rows(law, 0)[:-1], d)
+
+
+def find(program: str, data: dict[str, Any]) -> tuple[np.ndarray, int, list[str]]:
+    """The rows that are found from a random point, what it took, and the names of the coordinates."""
+    model = stanadapt.Posterior(program, data).model
+    target, names = model.target(), list(model.unconstrained_names())
+    variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
+
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        return float(log_density_gradient(target, x, score))
+
+    x = 0.3 * np.random.default_rng(4).normal(size=len(names))
+    found, gradients = learn_field(in_maps(evaluate), x, np.ones(x.size), variables)
+    return (np.empty((0, 19)) if found is None else found.rows), gradients, names
+
+
+@pytest.mark.parametrize(
+    "name", ["days_centred", "days", "counts_centred", "three_centred", "three_matrix", "three"]
+)
+def test_effects_are_found_with_their_scales_and_correlations(name: str) -> None:
+    model = MODELS[name]
+    rows, gradients, names = find(model.program, model.data(12))
+    assert has_effects(rows)
+    law = effects_of(rows)
+    assert law.centred == (not name.endswith(("days", "three")))
+    k = law.own.shape[1]
+    assert [names[i] for i in law.heads[:k]] == [f"sigma.{i + 1}" for i in range(k)]
+    assert {names[i].partition(".")[0] for i in law.heads[k:]} == {model.scales[1]}
+    assert (law.noise >= 0) == ("sigma_y" in names)
+    assert gradients < len(names) + 150 * k
+    first = names.index("z.1.1" if "z.1.1" in names else "b.1.1")
+    np.testing.assert_array_equal(np.sort(law.own.ravel()), first + np.arange(law.own.size))
+    assert (np.ptp((law.own - first) // k, axis=1) == 0).all()  # all of one group
+
+
+@pytest.mark.parametrize(("cholesky", "order"), [(True, "123456"), (False, "124356")])
+def test_the_order_of_correlations_is_that_of_stan(cholesky: bool, order: str) -> None:
+    """Row by row in Cholesky factors, and column by column in correlation matrices."""
+    data = grouped(12, 4, 10, lambda rng, m: m + 0.8 * rng.normal(size=m.size))
+    rows, _, names = find(effects("normal", centred=True, cholesky=cholesky), data)
+    assert "".join(names[i].rpartition(".")[2] for i in effects_of(rows).heads[4:]) == order
+
+
+def test_independent_effects_that_the_data_tie_have_no_correlations() -> None:
+    rows, _, names = find(MODELS["county_centred"].program, MODELS["county_centred"].data(20))
+    law = effects_of(rows)
+    assert len(law.heads) == 2
+    assert names[law.noise] == "sigma_y"
+    assert log_scales_at(law, np.zeros(2)).shape == law.own.shape
+
+
+VARIANCES = effects("normal", centred=True).replace(
+    "diag_pre_multiply(sigma, L)", "diag_pre_multiply(sqrt(sigma), L)"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "data"),
+    [(VARIANCES, of_days(12)), (MODELS["crossed_small"].program, MODELS["crossed_small"].data(12))],
+    ids=["variances", "crossed"],
+)
+def test_programs_of_another_form_have_none(program: str, data: dict[str, Any]) -> None:
+    rows, _, _ = find(program, data)
+    assert not has_effects(rows)
