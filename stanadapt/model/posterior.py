@@ -16,7 +16,7 @@ from .description import Description
 from .includes import check_include_paths
 from .opening import Check, Opened, open_model
 from .printing import no_prints
-from .program import observed_names
+from .program import in_order_of_values, observed_names
 from .source import include_paths_error
 
 
@@ -288,7 +288,7 @@ class Posterior:
         description = Description(
             library=model.library,
             noisy=model.noisy,
-            unconstrained_names=model.unconstrained_names(),
+            unconstrained_names=in_order_of_values(self.code, model.unconstrained_names()),
             flat_names=model.names(transformed=True, generated=True),
             n_parameters=len(self.names),
             n_transformed=len(model.names(transformed=True, generated=False)) - len(self.names),

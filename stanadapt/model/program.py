@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,6 +104,25 @@ def has_fixed_bounds(code: str) -> bool:
     words = re.findall(r"[A-Za-z]\w*", text)
     are_apart = all(words.count(name) == 1 for names in declared for name in names)
     return are_apart and all(declared) and not has_includes(code)
+
+
+def in_order_of_values(code: str, names: Sequence[str]) -> list[str]:
+    """The names of unconstrained coordinates in the order in which these are.
+
+    Stan names the entries of an array of vectors or matrices as if its first index ran first, as in b.1.1 and
+    b.2.1. But the coordinates of each element follow each other. Names of a program without text, or of
+    variables that cannot be read, stay as they are.
+    """
+    declared = declarations(code, "parameters")
+    ordered: list[str] = []
+    for variable, group in itertools.groupby(names, key=lambda name: name.partition(".")[0]):
+        own, kind = list(group), declared.get(variable)
+        is_known = kind is not None and kind.type != "tuple" and not kind.is_complex
+        n_array = len(kind.sizes) - _DIMENSIONS[kind.type] if kind and is_known else 0
+        indices = [tuple(map(int, name.split(".")[1:])) for name in own] if n_array else []
+        places = sorted(range(len(indices)), key=lambda k: (indices[k][:n_array], indices[k][n_array:][::-1]))
+        ordered += [own[k] for k in places] if n_array else own
+    return ordered
 
 
 def data_declarations(code: str) -> dict[str, Declaration]:

@@ -214,3 +214,28 @@ def test_every_posterior_of_posteriordb_fits_its_declarations(posteriordb):
         assert len(declared) == block(code, "data").count(";"), file.stem
         for name, declaration in declared.items():
             assert declaration.shape(fitted) == np.shape(values[name]), (file.stem, name)
+
+
+def test_names_of_coordinates_are_those_of_the_values_they_have() -> None:
+    """Stan itself names arrays of vectors and matrices as if their first index ran first."""
+    program = """
+    parameters {
+      real r; array[3] vector[2] b; matrix[2, 3] m; array[2] matrix[2, 2] c; array[2, 3] real a;
+      array[2] simplex[3] s;
+    }
+    model { target += -square(r); }
+    """
+    values = {
+        "r": 7.0,
+        "b": 10.0 + np.arange(6.0).reshape(3, 2),
+        "m": 20.0 + np.arange(6.0).reshape(2, 3),
+        "c": 30.0 + np.arange(8.0).reshape(2, 2, 2),
+        "a": 40.0 + np.arange(6.0).reshape(2, 3),
+        "s": np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]),
+    }
+    posterior = Posterior(program, {})
+    x = dict(zip(posterior.unconstrained_names, posterior.model.unconstrain(values), strict=True))
+    for name in ("r", "b", "m", "c", "a"):
+        for place, value in np.ndenumerate(values[name]):
+            assert x[".".join((name, *(str(i + 1) for i in place)))] == value
+    assert [name for name in x if name.startswith("s")] == ["s.1.1", "s.1.2", "s.2.1", "s.2.2"]
