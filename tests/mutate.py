@@ -913,6 +913,42 @@ MUTATIONS = [
         "if False:",
         unit("test_likelihood", "test_what_cannot_be_told_is_refused"),
     ),
+    Mutation(
+        "transport/effects.py",
+        "log_det -= _log_diagonal(factor)",
+        "log_det -= 0.9 * _log_diagonal(factor)",
+        ("statistical/test_effects.py",),
+    ),
+    Mutation(
+        "transport/effects.py",
+        "by_f += _dot(along[i], pull[i])",
+        "by_f -= _dot(along[i], pull[i])",
+        unit("test_effects", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
+    ),
+    Mutation(
+        "transport/effects.py",
+        "log_rest = _log_sech(turned)",
+        "log_rest = 0.5 * _log_sech(turned)",
+        unit("test_effects", "test_effects_are_found_with_their_scales_and_correlations"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "orders.append(np.argsort(by_columns))",
+        "orders.append(by_columns[::-1])",
+        unit("test_effects", "test_the_order_of_correlations_is_that_of_stan"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "if not np.linalg.norm(left) <= _WRONG * np.linalg.norm(change):",
+        "if np.linalg.norm(left) > 1e9 * np.linalg.norm(change):",
+        unit("test_effects", "test_effects_are_found_with_their_scales_and_correlations"),
+    ),
+    Mutation(
+        "model/program.py",
+        "ordered += [own[k] for k in places] if n_array else own",
+        "ordered += own",
+        unit("test_program", "test_names_of_coordinates_are_those_of_the_values_they_have"),
+    ),
 ]
 
 

@@ -28,11 +28,11 @@ def quantiles_of_two(
         density = np.exp(log_p - log_p.max())
         marginals = density.sum(axis=1), density.sum(axis=0)
         if points:
-            grids = [_where(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
+            grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
     return quantiles(grids[0], marginals[0]), quantiles(grids[1], marginals[1])
 
 
-def _where(grid: np.ndarray, density: np.ndarray, points: int) -> np.ndarray:
+def finer(grid: np.ndarray, density: np.ndarray, points: int) -> np.ndarray:
     """The part of a grid that holds nearly all of a density, with more points."""
     seen = np.flatnonzero(density > 1e-6 * density.max())
     return np.linspace(grid[max(seen[0] - 1, 0)], grid[min(seen[-1] + 1, len(grid) - 1)], points)

@@ -13,6 +13,8 @@ under one of the quantiles is off by more than 4.5 standard errors; a chain is o
     small         both levels centred, 10 groups of 2 to 7
     radon         groups with a common slope and an unknown error, as in the radon models
     intercepts    the same in a program that is not centred
+    slopes        groups with an intercept and a slope that are correlated, centred
+    scores        the same in a program that is not centred
     schools, funnel, horseshoe    the models of tests/statistical/test_hierarchies.py, whose data are fixed
 """
 
@@ -35,6 +37,7 @@ import stanadapt
 from stanadapt.result.container import datasets
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2] / "tests/statistical")]
+import test_effects as effects
 import test_hierarchies as suite
 
 from hierarchies import two_level_program
@@ -60,7 +63,7 @@ class Case(NamedTuple):
 
     model: Any
     data: Any
-    quantiles: dict[str, np.ndarray]  # of the logarithm of scales, and of the funnel's v
+    quantiles: dict[str, np.ndarray]  # of the logarithm of scales, a row for each, and of the funnel's v
 
 
 def grouped(rng: np.random.Generator, sizes: np.ndarray, tau: float, omega: float) -> dict[str, Any]:
@@ -107,6 +110,14 @@ def radon(rng: np.random.Generator, program: str = RADON) -> Case:
     return Case(program, data, {"tau": suite.quantiles(u, density.sum(axis=1))})
 
 
+def correlated(rng: np.random.Generator, program: str) -> Case:
+    """Five to fourteen groups of three to six; scales and the correlation of all sizes."""
+    scales, rho = np.exp(rng.normal(-1.0, 0.6, 2)), rng.uniform(-0.9, 0.9)
+    root = scales[:, None] * np.array([[1.0, 0.0], [rho, np.sqrt(1.0 - rho * rho)]])
+    data = effects.data_of(rng, int(rng.integers(5, 15)), int(rng.integers(3, 7)), root)
+    return Case(program, data, {"sigma": np.array(effects.laws_of(data)[:2])})
+
+
 KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
     "centred": lambda rng: any_hierarchy(rng, True, True),
     "mixed": lambda rng: any_hierarchy(rng, True, False),
@@ -115,6 +126,8 @@ KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
     "small": small,
     "radon": radon,
     "intercepts": lambda rng: radon(rng, INTERCEPTS),
+    "slopes": lambda rng: correlated(rng, effects.CENTRED),
+    "scores": lambda rng: correlated(rng, effects.NOT_CENTRED),
     "schools": lambda rng: Case(
         *suite.shipped("eight_schools_centered"), {"tau": suite.quantiles_of_schools()}
     ),
@@ -140,9 +153,11 @@ def run(kind: str, k: int, draws: int) -> dict[str, Any]:
     largest, of_chains, posterior = 0.0, np.zeros(0), datasets(idata)["posterior"]
     for name, limits in case.quantiles.items():
         values = posterior[name].values if name == "v" else np.log(posterior[name].values)
-        largest = max(largest, float(np.abs(suite.errors(values, limits)).max()))
-        own = [np.abs(suite.errors(chain[None], limits)[INNER]).max() for chain in values]
-        of_chains = np.maximum(of_chains, own) if len(of_chains) else np.array(own)
+        scales = np.moveaxis(values.reshape(*values.shape[:2], -1), -1, 0)
+        for scale, law in zip(scales, np.atleast_2d(limits), strict=True):
+            largest = max(largest, float(np.abs(suite.errors(scale, law)).max()))
+            own = [np.abs(suite.errors(chain[None], law)[INNER]).max() for chain in scale]
+            of_chains = np.maximum(of_chains, own) if len(of_chains) else np.array(own)
     return {
         "kind": kind,
         "run": k,

@@ -20,6 +20,7 @@ import numpy as np
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
 from ..transport.field_table import latents_and_heads, middle_of_field, split
+from ..transport.map_table import is_of_group
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
@@ -59,6 +60,22 @@ def seeks_field(
     )
 
 
+def seeks_effects(d: int, transport: np.ndarray, taken: float, draws: int, gradients: float) -> bool:
+    """Whether to look for correlated effects alone, after so many draws with so many gradients each.
+
+    Groups may have made trajectories short where their members are intercepts and slopes, and not be the law
+    in the tails. So a chain that has groups, and has not looked for a field, looks once.
+    """
+    return (
+        LEAST_SIZE <= d <= LARGEST_SIZE
+        and draws >= LEAST_DRAWS
+        and d <= SHARE * draws * gradients
+        and not taken
+        and not len(split(transport)[0])
+        and bool(is_of_group(transport).any())
+    )
+
+
 @np.errstate(all="ignore")
 def search_field(
     target: Any,
@@ -67,14 +84,19 @@ def search_field(
     scores: np.ndarray,
     variables: np.ndarray,
     gradients: float,
+    *,
+    members: np.ndarray | None = None,
 ) -> tuple[Learned | None, int]:
-    """The field that is found from `x` (d,), or None, and the gradients that it took.
+    """The field or the effects that are found from `x` (d,), or None, and the gradients that it took.
 
     `target` may have a map; `x`, draws and scores (n, d) are in the program's own coordinates. The spread of
     draws and scores gives the units. A draw takes so many `gradients` now; failures of the density are not
-    the chain's.
+    the chain's. With the `members` of groups, effects alone are looked for.
     """
-    from ..transport.fields.field_learning import learn_field  # here, since few runs come to it
+    from ..transport.fields.field_learning import (
+        learn_effects,
+        learn_field,
+    )  # here, since few runs come to it
 
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
@@ -83,6 +105,8 @@ def search_field(
         there = _aside(target, transport, x.size)
         return lambda at, score: float(log_density_gradient(there, at, score))
 
+    if members is not None:
+        return learn_effects(density_in, x, unit, variables, members)
     return learn_field(density_in, x, unit, variables, most_dense=DRAWS * gradients)
 
 

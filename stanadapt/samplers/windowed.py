@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..numerics.field_search import MOST_SEARCHES, draw_in, metric_of_field, search_field, seeks_field
+from ..numerics.field_search import (
+    MOST_SEARCHES,
+    draw_in,
+    metric_of_field,
+    search_field,
+    seeks_effects,
+    seeks_field,
+)
 from ..numerics.metric import Metric, as_matrix, diagonal
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
@@ -30,7 +37,7 @@ from ..numerics.windows import (
 )
 from ..transport.composition import change_coordinates, transport_draws
 from ..transport.learning import LARGE
-from ..transport.map_table import no_transport
+from ..transport.map_table import OWN, is_of_group, no_transport
 from .base import Handover, Stage
 
 LAST = "last_window"
@@ -182,9 +189,14 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     numerics/field_search.py says when, and what it costs.
     """
     windows, n, pace = state.windows, state.windows.seen, _pace(state, settings)
-    if stage == LAST or settings.pooled or not _seeks(state, n, pace):
+    if stage == LAST or settings.pooled:
         return state
-    found = _search(target, state, windows.points[:n], windows.scores[:n], pace, settings)
+    alone = not _seeks(state, n, pace)
+    if alone and not _seeks_effects(state, n, pace):
+        return state
+    rows = state.transport[is_of_group(state.transport)]
+    members = rows[:, OWN].astype(np.int64) if alone else None
+    found = _search(target, state, windows.points[:n], windows.scores[:n], pace, settings, members)
     state = state._replace(
         searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
     )
@@ -200,6 +212,11 @@ def _seeks(state: Any, draws: int, pace: float) -> bool:
     return len(state.groups) > 0 and seeks_field(state.x.size, state.transport, *before, draws, pace)
 
 
+def _seeks_effects(state: Any, draws: int, pace: float) -> bool:
+    before = state.transport, state.field_gradients
+    return len(state.groups) > 0 and seeks_effects(state.x.size, *before, draws, pace)
+
+
 class _Search(NamedTuple):
     """What a search for a field has come to."""
 
@@ -210,12 +227,22 @@ class _Search(NamedTuple):
 
 
 def _search(
-    target: Any, state: Any, points: np.ndarray, scores: np.ndarray, pace: float, settings: Any
+    target: Any,
+    state: Any,
+    points: np.ndarray,
+    scores: np.ndarray,
+    pace: float,
+    settings: Any,
+    members: np.ndarray | None = None,
 ) -> _Search:
-    """Look for a field from a state's point; draws and scores (n, d) are in x; `pace` is gradients a draw."""
-    found, gradients = search_field(target, _in_x(state)[0], points, scores, state.groups, pace)
+    """Look for a field from a state's point, or for effects alone among the `members` of groups.
+
+    Draws and scores (n, d) are in x; `pace` is gradients a draw.
+    """
+    seen = _in_x(state)[0], points, scores, state.groups, pace
+    found, gradients = search_field(target, *seen, members=members)
     if found is None:
-        return _Search(1, float(gradients), no_transport(), None)
+        return _Search(1 if members is None else 0, float(gradients), no_transport(), None)
     if not len(found.rows):
         return _Search(MOST_SEARCHES, float(gradients), found.rows, None)
     metric = metric_of_field(found, dense=settings.metric == DENSE, compressing=settings.metric == AUTO)

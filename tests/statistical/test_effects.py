@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 
 import stanadapt
-from shares import errors, quantiles
+from shares import errors, finer, quantiles
 from stanadapt.result.container import datasets
 from tail_models import MODELS
 
@@ -60,40 +60,51 @@ model {{
 """
 
 
-@functools.cache
-def known() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Few groups, so that scales may be near 0 and the correlation near 1; quantiles of log scales and u.
+def data_of(rng: np.random.Generator, groups: int, each: int, root: np.ndarray) -> dict[str, Any]:
+    """Groups with one design, whose effects have the covariance root root^T."""
+    X = np.column_stack((np.ones(each), np.linspace(-0.5, 1.0, each)))
+    b = np.array([1.0, -0.5]) + rng.normal(size=(groups, 2)) @ root.T
+    return {"J": groups, "n": each, "X": X, "y": X @ b.T + ERROR * rng.normal(size=(each, groups))}
 
-    u is atanh of the correlation.
-    """
-    rng = np.random.default_rng(9)
-    X = np.column_stack((np.ones(EACH), np.linspace(-0.5, 1.0, EACH)))
-    b = np.array([1.0, -0.5]) + rng.normal(size=(GROUPS, 2)) @ np.array([[0.5, 0.2], [0.0, 0.25]])
-    y = X @ b.T + ERROR * rng.normal(size=(EACH, GROUPS))
-    precision = X.T @ X / ERROR**2  # of an estimate b^ of each group
-    estimates = np.linalg.lstsq(X, y, rcond=None)[0]
-    grids = np.linspace(-7.0, 1.5, 110), np.linspace(-8.0, 1.5, 110), np.linspace(-5.0, 5.0, 90)
-    log_a, log_b, u = np.meshgrid(*grids, indexing="ij")
-    a, c, rho = np.exp(log_a), np.exp(log_b), np.tanh(u)
-    # The covariance of b^ is S + precision^-1, and mu has a normal prior around 0 with variance 25.
-    noise = np.linalg.inv(precision)
-    v11, v22, v12 = a * a + noise[0, 0], c * c + noise[1, 1], rho * a * c + noise[0, 1]
+
+def laws_of(data: dict[str, Any]) -> list[np.ndarray]:
+    """Quantiles of both log scales and of u, atanh of the correlation."""
+    X = data["X"]
+    noise = ERROR**2 * np.linalg.inv(X.T @ X)  # of an estimate of the effects of a group
+    estimates = np.linalg.lstsq(X, data["y"], rcond=None)[0]
+    grids = [np.linspace(-14.0, 2.0, 80), np.linspace(-14.0, 2.0, 80), np.linspace(-5.0, 5.0, 40)]
+    for points in (150, 0):
+        density = density_of(grids, data["J"], noise, estimates)
+        marginals = [density.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
+        if points:
+            grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
+    return [quantiles(grid, p) for grid, p in zip(grids, marginals, strict=True)]
+
+
+def density_of(grids: list[np.ndarray], groups: int, noise: np.ndarray, estimates: np.ndarray) -> np.ndarray:
+    """The density of both log scales and u on grids, up to a factor."""
+    log_a, log_b, u = np.meshgrid(*grids, indexing="ij", sparse=True)
+    a, b, rho = np.exp(log_a), np.exp(log_b), np.tanh(u)
+    # The covariance of an estimate is S + noise, and mu has a normal prior around 0 with variance 25.
+    v11, v22, v12 = a * a + noise[0, 0], b * b + noise[1, 1], rho * a * b + noise[0, 1]
     det = v11 * v22 - v12 * v12
     q11, q22, q12 = v22 / det, v11 / det, -v12 / det
     sums, squares = estimates.sum(axis=1), estimates @ estimates.T
-    log_p = -0.5 * GROUPS * np.log(det)
+    log_p = -0.5 * groups * np.log(det)
     log_p -= 0.5 * (q11 * squares[0, 0] + q22 * squares[1, 1] + 2.0 * q12 * squares[0, 1])
-    m11, m22, m12 = GROUPS * q11 + 0.04, GROUPS * q22 + 0.04, GROUPS * q12
+    m11, m22, m12 = groups * q11 + 0.04, groups * q22 + 0.04, groups * q12
     c1, c2 = q11 * sums[0] + q12 * sums[1], q12 * sums[0] + q22 * sums[1]
     m_det = m11 * m22 - m12 * m12
     log_p += -0.5 * np.log(m_det) + 0.5 * (m22 * c1 * c1 - 2.0 * m12 * c1 * c2 + m11 * c2 * c2) / m_det
-    log_p += log_a + log_b - 0.5 * (a * a + c * c) + 2.0 * np.log1p(-rho * rho)
-    density = np.exp(log_p - log_p.max())
-    laws = [
-        quantiles(grid, density.sum(axis=axes))
-        for grid, axes in zip(grids, ((1, 2), (0, 2), (0, 1)), strict=True)
-    ]
-    return {"J": GROUPS, "n": EACH, "X": X, "y": y}, (laws[0], laws[1], laws[2])
+    log_p += log_a + log_b - 0.5 * (a * a + b * b) + 2.0 * np.log1p(-rho * rho)  # the priors
+    return np.asarray(np.exp(log_p - log_p.max()))
+
+
+@functools.cache
+def known() -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Few groups, so that scales may be near 0 and the correlation near 1."""
+    data = data_of(np.random.default_rng(9), GROUPS, EACH, np.array([[0.5, 0.0], [0.2, 0.25]]))
+    return data, laws_of(data)
 
 
 def run(program: str, data: Any, **keywords: Any) -> tuple[Any, Any, set[str]]:

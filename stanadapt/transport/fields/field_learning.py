@@ -15,7 +15,7 @@ from ..field_table import field_rows
 from ..map_table import no_transport
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
-from .effects_search import find_effects
+from .effects_search import find_effects, have_partners
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
@@ -92,6 +92,34 @@ def learn_field(
     return None if density.spent >= 1.0 else found, taken + density.gradients
 
 
+def learn_effects(
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    members: np.ndarray,
+) -> tuple[Learned | None, int]:
+    """The same, but no other law than that of correlated effects, which are among the `members` of groups.
+
+    A few columns of the Hessian tell first whether members have partners; if not, that is all it takes.
+    """
+    with np.errstate(all="ignore"):
+        density = ScaledDensity(density_in(no_transport()), unit)
+        try:
+            found = None
+            if have_partners(density, x / unit, members):
+                coupling = couple(density, x / unit, variables)
+                found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
+        except (np.linalg.LinAlgError, ValueError):  # after an overflow
+            found = None
+    return _of_effects(found) if found else None, density.gradients
+
+
+def _of_effects(found: tuple[np.ndarray, np.ndarray]) -> Learned:
+    rows, scale = found
+    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0))
+
+
 def _learn(
     density: ScaledDensity,
     density_in: Callable[[np.ndarray], Evaluate] | None,
@@ -106,8 +134,7 @@ def _learn(
             return None
         effects = None if density_in is None else find_effects(density, density_in, x, coupling, variables)
         if effects is not None:
-            rows, scale = effects
-            return Learned(rows, scale, np.zeros((0, x.size)), np.zeros(0))
+            return _of_effects(effects)
         known = _find_precision(density, x, coupling, variables, most_dense)
         if known is None:
             return None
