@@ -19,8 +19,9 @@ import numpy as np
 
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
+from ..transport.effects import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
 from ..transport.field_table import latents_and_heads, middle_of_field, split
-from ..transport.map_table import is_of_group
+from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
@@ -40,6 +41,9 @@ FAR = 12.0  # the square of a standard normal vector is no draw's if it exceeds 
 FARTHEST = 3.0  # in standard deviations, for a coordinate of a point that is drawn in
 POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
 _JUDGES = 30  # fewest draws that judge a field
+# Members that tell whether effects have partners, steps of their differences, in units, and the least entry
+# beside the diagonal.
+_PROBES, _STEP, _TIE = 5, 1e-4, 1e-5
 
 
 def seeks_field(
@@ -60,20 +64,41 @@ def seeks_field(
     )
 
 
-def seeks_effects(d: int, transport: np.ndarray, taken: float, draws: int, gradients: float) -> bool:
+def seeks_effects(
+    d: int, transport: np.ndarray, taken: float, members: np.ndarray, draws: int, gradients: float
+) -> bool:
     """Whether to look for correlated effects alone, after so many draws with so many gradients each.
 
-    Groups may have made trajectories short where their members are intercepts and slopes, and not be the law
-    in the tails. So a chain that has groups, and has not looked for a field, looks once.
+    Trajectories may be short where a chain has not seen the tails, or where groups hide what ties effects. So
+    a chain looks once if it has not looked for a field. `members` are the coordinates that may be effects.
     """
     return (
-        LEAST_SIZE <= d <= LARGEST_SIZE
+        len(members) >= LEAST_EFFECTS
         and draws >= LEAST_DRAWS
-        and d <= SHARE * draws * gradients
+        and d <= min(LARGEST_SIZE, SHARE * draws * gradients)
         and not taken
         and not len(split(transport)[0])
-        and bool(is_of_group(transport).any())
     )
+
+
+def possible_effects(variables: np.ndarray) -> np.ndarray:
+    """The coordinates of variables that have an entry for each of some groups, by their numbers (d,)."""
+    return np.flatnonzero(np.bincount(variables, minlength=1)[variables] >= LEAST_GROUPS)
+
+
+def _have_partners(target: Any, x: np.ndarray, unit: np.ndarray, members: np.ndarray) -> bool:
+    """Whether `members` are tied to a few others each, as effects are, by columns of the Hessian."""
+    here, ahead = np.empty(x.size), np.empty(x.size)
+    if not np.isfinite(log_density_gradient(target, x, here)):
+        return False
+    tied, most = 0, min(LARGEST, len(members) // LEAST_GROUPS)
+    for j in members[:: max(len(members) // _PROBES, 1)][:_PROBES]:
+        moved = x.copy()
+        moved[j] += _STEP * unit[j]
+        if np.isfinite(log_density_gradient(target, moved, ahead)):
+            column = np.abs(ahead - here)[members] * unit[members]
+            tied += bool(1 < np.count_nonzero(column > _TIE * column.max()) <= most)
+    return 2 * tied > _PROBES
 
 
 @np.errstate(all="ignore")
@@ -91,23 +116,22 @@ def search_field(
 
     `target` may have a map; `x`, draws and scores (n, d) are in the program's own coordinates. The spread of
     draws and scores gives the units. A draw takes so many `gradients` now; failures of the density are not
-    the chain's. With the `members` of groups, effects alone are looked for.
+    the chain's. With `members`, those that may be correlated effects, these alone are looked for.
     """
-    from ..transport.fields.field_learning import (
-        learn_effects,
-        learn_field,
-    )  # here, since few runs come to it
-
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
+    if members is not None and not _have_partners(_aside(target, no_transport(), x.size), x, unit, members):
+        return None, _PROBES + 1
+    from ..transport.fields import field_learning  # here, since few runs come to it
 
     def density_in(transport: np.ndarray) -> Evaluate:
         there = _aside(target, transport, x.size)
         return lambda at, score: float(log_density_gradient(there, at, score))
 
     if members is not None:
-        return learn_effects(density_in, x, unit, variables, members)
-    return learn_field(density_in, x, unit, variables, most_dense=DRAWS * gradients)
+        found, taken = field_learning.learn_effects(density_in, x, unit, variables)
+        return found, taken + _PROBES + 1
+    return field_learning.learn_field(density_in, x, unit, variables, most_dense=DRAWS * gradients)
 
 
 @np.errstate(all="ignore")

@@ -16,6 +16,7 @@ from ..numerics.field_search import (
     MOST_SEARCHES,
     draw_in,
     metric_of_field,
+    possible_effects,
     search_field,
     seeks_effects,
     seeks_field,
@@ -37,7 +38,7 @@ from ..numerics.windows import (
 )
 from ..transport.composition import change_coordinates, transport_draws
 from ..transport.learning import LARGE
-from ..transport.map_table import OWN, is_of_group, no_transport
+from ..transport.map_table import no_transport
 from .base import Handover, Stage
 
 LAST = "last_window"
@@ -194,8 +195,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     alone = not _seeks(state, n, pace)
     if alone and not _seeks_effects(state, n, pace):
         return state
-    rows = state.transport[is_of_group(state.transport)]
-    members = rows[:, OWN].astype(np.int64) if alone else None
+    members = possible_effects(state.groups) if alone else None
     found = _search(target, state, windows.points[:n], windows.scores[:n], pace, settings, members)
     state = state._replace(
         searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
@@ -213,7 +213,7 @@ def _seeks(state: Any, draws: int, pace: float) -> bool:
 
 
 def _seeks_effects(state: Any, draws: int, pace: float) -> bool:
-    before = state.transport, state.field_gradients
+    before = state.transport, state.field_gradients, possible_effects(state.groups)
     return len(state.groups) > 0 and seeks_effects(state.x.size, *before, draws, pace)
 
 
@@ -235,7 +235,7 @@ def _search(
     settings: Any,
     members: np.ndarray | None = None,
 ) -> _Search:
-    """Look for a field from a state's point, or for effects alone among the `members` of groups.
+    """Look for a field from a state's point, or for effects alone among `members`.
 
     Draws and scores (n, d) are in x; `pace` is gradients a draw.
     """

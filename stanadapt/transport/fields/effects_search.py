@@ -18,12 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from ..effects import LARGEST, Effects, effects_rows, root_at
+from ..effects import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, Effects, effects_rows, root_at
 from .laplace import find_mode
 from .precision import Precision
 from .probes import Coupling, Evaluate, ScaledDensity
 
-LEAST_GROUPS, LEAST_LATENTS = 4, 8
 MOST_CANDIDATES = 24  # wide coordinates
 MOST_GUESSES = 400
 MOVE = 0.7  # of a candidate, in the program's own coordinates
@@ -33,7 +32,6 @@ TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) -
 _FAINT = 1e-6  # a coefficient with a smaller effect on the score, in scales, is none
 _LOOKS, _OFF = 5, 0.5  # that judge a law, and what scores in z may be off there, in root mean square
 _REACH = 0.5  # of heads in a look
-_PROBES, _TIE = 5, 1e-5  # members that are looked at, and the least entry beside the diagonal
 
 
 class Roles(NamedTuple):
@@ -139,29 +137,10 @@ def find_effects(
     return None
 
 
-def have_partners(density: ScaledDensity, x: np.ndarray, members: np.ndarray) -> bool:
-    """Whether the `members` of groups are tied to a few others each, by some columns of the Hessian.
-
-    `x` (d,) is in units, as `density` is.
-    """
-    logp, here = density(x)
-    if not np.isfinite(logp) or len(members) < LEAST_LATENTS:
-        return False
-    tied = 0
-    for j in members[:: max(len(members) // _PROBES, 1)][:_PROBES]:
-        axis = np.zeros(x.size)
-        axis[j] = 1.0
-        column = density.curvature(x, axis, here)
-        if column is not None:
-            size = np.abs(column[members])
-            tied += bool(1 < np.count_nonzero(size > _TIE * abs(column[j])) <= LARGEST)
-    return 2 * tied > _PROBES
-
-
 def _groups_of(coupling: Coupling, variables: np.ndarray) -> np.ndarray | None:
     """The effects (J, K) of each group; None if coordinates do not come in such groups."""
     narrow = np.flatnonzero(~coupling.wide)
-    if len(narrow) < LEAST_LATENTS:
+    if len(narrow) < LEAST_EFFECTS:
         return None
     part = connected_components(coupling.pattern[narrow][:, narrow], directed=False)[1]
     sizes = np.bincount(part)
@@ -171,7 +150,7 @@ def _groups_of(coupling: Coupling, variables: np.ndarray) -> np.ndarray | None:
     k = int(tied.max())
     numbers = np.unique(variables[narrow[sizes[part] == k]])
     whole = np.flatnonzero(np.isin(variables, numbers))
-    if coupling.wide[whole].any() or len(whole) % k or len(whole) < max(LEAST_LATENTS, LEAST_GROUPS * k):
+    if coupling.wide[whole].any() or len(whole) % k or len(whole) < max(LEAST_EFFECTS, LEAST_GROUPS * k):
         return None
     part_of = np.full(variables.size, -1)
     part_of[narrow] = part

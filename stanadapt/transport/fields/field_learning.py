@@ -15,7 +15,7 @@ from ..field_table import field_rows
 from ..map_table import no_transport
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
-from .effects_search import find_effects, have_partners
+from .effects_search import find_effects
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
@@ -93,23 +93,14 @@ def learn_field(
 
 
 def learn_effects(
-    density_in: Callable[[np.ndarray], Evaluate],
-    x: np.ndarray,
-    unit: np.ndarray,
-    variables: np.ndarray,
-    members: np.ndarray,
+    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
 ) -> tuple[Learned | None, int]:
-    """The same, but no other law than that of correlated effects, which are among the `members` of groups.
-
-    A few columns of the Hessian tell first whether members have partners; if not, that is all it takes.
-    """
+    """The same, but no other law than that of correlated effects, which takes few gradients."""
     with np.errstate(all="ignore"):
         density = ScaledDensity(density_in(no_transport()), unit)
         try:
-            found = None
-            if have_partners(density, x / unit, members):
-                coupling = couple(density, x / unit, variables)
-                found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
+            coupling = couple(density, x / unit, variables)
+            found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
         except (np.linalg.LinAlgError, ValueError):  # after an overflow
             found = None
     return _of_effects(found) if found else None, density.gradients
