@@ -73,11 +73,11 @@ def laws_of(data: dict[str, Any]) -> list[np.ndarray]:
     noise = ERROR**2 * np.linalg.inv(X.T @ X)  # of an estimate of the effects of a group
     estimates = np.linalg.lstsq(X, data["y"], rcond=None)[0]
     grids = [np.linspace(-14.0, 2.0, 80), np.linspace(-14.0, 2.0, 80), np.linspace(-5.0, 5.0, 40)]
-    for points in (150, 0):
+    for points in ((320, 320, 60), ()):
         density = density_of(grids, data["J"], noise, estimates)
         marginals = [density.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
         if points:
-            grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
+            grids = [finer(grid, p, n) for grid, p, n in zip(grids, marginals, points, strict=True)]
     return [quantiles(grid, p) for grid, p in zip(grids, marginals, strict=True)]
 
 
