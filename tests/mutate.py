@@ -917,7 +917,7 @@ MUTATIONS = [
         "transport/effects.py",
         "log_det -= _log_diagonal(factor)",
         "log_det -= 0.9 * _log_diagonal(factor)",
-        ("statistical/test_effects.py",),
+        ("statistical/test_effects.py::test_scales_and_the_correlation_have_their_law",),
     ),
     Mutation(
         "transport/effects.py",
