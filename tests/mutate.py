@@ -929,7 +929,7 @@ MUTATIONS = [
         "transport/effects.py",
         "log_rest = _log_sech(turned)",
         "log_rest = 0.5 * _log_sech(turned)",
-        unit("test_effects", "test_effects_are_found_with_their_scales_and_correlations"),
+        unit("test_effects", "test_effects_are_standard_normal_where_data_are_normal"),
     ),
     Mutation(
         "transport/fields/effects_search.py",

@@ -174,7 +174,7 @@ def test_effects_are_found_with_their_scales_and_correlations(name: str) -> None
     assert law.centred == (not name.endswith(("days", "three")))
     k = law.own.shape[1]
     assert [names[i] for i in law.heads[:k]] == [f"sigma.{i + 1}" for i in range(k)]
-    assert {names[i].partition(".")[0] for i in law.heads[k:]} == {model.scales[1]}
+    assert {names[i].partition(".")[0] for i in law.heads[k:]} == {"R" if "matrix" in name else "L"}
     assert (law.noise >= 0) == ("sigma_y" in names)
     assert gradients < len(names) + 150 * k
     first = names.index("z.1.1" if "z.1.1" in names else "b.1.1")
