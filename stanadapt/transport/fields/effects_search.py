@@ -23,7 +23,7 @@ from .laplace import find_mode
 from .precision import Precision
 from .probes import Coupling, Evaluate, ScaledDensity
 
-MOST_CANDIDATES = 24  # wide coordinates
+MOST_CANDIDATES = 40  # wide coordinates
 MOST_GUESSES = 400
 MOVE = 0.7  # of a candidate, in the program's own coordinates
 _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its diagonal
