@@ -1,7 +1,7 @@
 """The law of correlated effects: a few latents of each group that share scales and correlations.
 
 In a hierarchy with varying intercepts and slopes each group j has K effects x_j with the normal prior
-N(a_j(g), C C^T), where C = diag(e^u) L: u are log scales, and L is the Cholesky factor of a matrix of
+N(a_j(g), C C^T), where C = diag(e^(beta u)) L: u are log scales, and L is the Cholesky factor of a matrix of
 correlations. The means a_j are linear in some coefficients g, the means of all groups for instance. Given all
 of these, let the data give the likelihood N(D_j x_j | b_j - E_j g, D_j), with the precision D_j, for which
 the estimate of a group alone need not exist. In the effects' own scales w, where x_j = a_j + C w_j, the
@@ -60,6 +60,7 @@ from .map_table import (
     N_LATENTS,
     NOISE,
     NOISE_MIDDLE,
+    POWER,
     ROWS,
     TURN,
     are_coordinates,
@@ -84,6 +85,7 @@ class Effects(NamedTuple):
     noise: int  # the coordinate v, or -1
     middle: float  # of v
     turn: float  # t is tanh of this multiple of the coordinate
+    power: float  # beta: 1 for log scales, 1/2 for log variances and -1/2 for log precisions
 
 
 @kernel(ordered=True, late=True)
@@ -258,7 +260,7 @@ def _write_root(header: Any, flat: Any, heads: Any, x: Any, root: Any) -> Any:
     """Write C to the lower triangle of `root` (K, K). Returns log |C|."""
     k, angle, log_det = len(root), heads + len(root), 0.0
     for i in range(k):
-        log_scale = x[int(flat[heads + i])]
+        log_scale = header[POWER] * x[int(flat[heads + i])]
         scale, rest = np.exp(log_scale), 1.0
         log_det += log_scale
         for j in range(i if header[N_HEADS] > k else 0):
@@ -297,8 +299,8 @@ def _add_to_heads(
         whole = 0.0
         for m in range(i + 1):
             whole += by_root[i, m] * root[i, m]
-        score[int(flat[heads + i])] += sign * (whole + groups)
-        rest = np.exp(x[int(flat[heads + i])])
+        score[int(flat[heads + i])] += sign * header[POWER] * (whole + groups)
+        rest = np.exp(header[POWER] * x[int(flat[heads + i])])
         for j in range(i if header[N_HEADS] > k else 0):
             turned = header[TURN] * x[int(flat[angle])]
             t, sech = np.tanh(turned), np.exp(_log_sech(turned))
@@ -475,7 +477,7 @@ def root_at(log_scales: np.ndarray, angles: np.ndarray) -> np.ndarray:
 def log_scales_at(law: Effects, theta: np.ndarray) -> np.ndarray:
     """The log standard deviations (J, K) of effects given the heads `theta`, with v in its middle."""
     k = law.own.shape[1]
-    root = root_at(theta[:k], law.turn * theta[k:])
+    root = root_at(law.power * theta[:k], law.turn * theta[k:])
     inverse = np.linalg.inv(np.eye(k) + root.T @ law.precision @ root)
     covariance = root @ inverse @ root.T if law.centred else inverse
     return np.asarray(0.5 * np.log(np.diagonal(covariance, axis1=1, axis2=2)))
@@ -504,6 +506,7 @@ def effects_rows(law: Effects, gradients: int) -> np.ndarray:
         NOISE: law.noise,
         NOISE_MIDDLE: law.middle,
         TURN: law.turn,
+        POWER: law.power,
         N_GRADIENTS: gradients,
     }
     for column, value in header.items():
@@ -536,6 +539,7 @@ def effects_of(rows: np.ndarray) -> Effects:
         noise=int(header[NOISE]),
         middle=float(header[NOISE_MIDDLE]),
         turn=float(header[TURN]),
+        power=float(header[POWER]),
     )
 
 
@@ -551,7 +555,7 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if header[IS_CENTRED] not in (0.0, 1.0) or not are_coordinates(header[[NOISE]], d, -1):
         return False
     end = int(_places(header)[-1])
-    if not (rows.size - COLUMNS < end <= rows.size and header[TURN] > 0.0):
+    if not (rows.size - COLUMNS < end <= rows.size and header[TURN] > 0.0 and header[POWER] != 0.0):
         return False
     law = effects_of(rows)
     others = np.concatenate((law.heads, law.coefficients, [law.noise] if law.noise >= 0 else []))

@@ -65,8 +65,10 @@ def _block(table: np.ndarray, kind: float) -> np.ndarray:
 def _parts(rows: np.ndarray) -> list[np.ndarray]:
     """The rows of the innovations, of the fields of the latents and of the heads, and of the root's bend.
 
-    Some have none.
+    Some have none; effects have none of these.
     """
+    if has_effects(rows):
+        return [rows[:0]] * 4
     parts, left = [], rows
     for kind in (INNOVATIONS, FIELD, FIELD):
         parts.append(_block(left, kind))

@@ -12,7 +12,14 @@ from densities import in_maps
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import composition
 from stanadapt.transport.effects import Effects, effects_of, effects_rows, log_scales_at, root_at
-from stanadapt.transport.field_table import describe, has_effects, moved_by, split
+from stanadapt.transport.field_table import (
+    bend_of_root,
+    describe,
+    fields_of,
+    has_effects,
+    moved_by,
+    split,
+)
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.map_table import IS_CENTRED, N_EFFECTS, NOISE, TURN
 from tail_models import MODELS, effects, grouped, of_days
@@ -20,9 +27,11 @@ from tail_models import MODELS, effects, grouped, of_days
 FORMS = [(k, centred, noise) for k in (1, 2, 3, 4) for centred in (True, False) for noise in (True, False)]
 
 
-def some_law(k: int = 3, centred: bool = True, noise: bool = True, seed: int = 0) -> tuple[Effects, int]:
+def some_law(
+    k: int = 3, centred: bool = True, noise: bool = True, power: float = -0.5
+) -> tuple[Effects, int]:
     """A law of 5 groups with two coefficients, of coordinates in any order; and their number."""
-    rng, groups, heads = np.random.default_rng(seed), 5, k * (k + 1) // 2
+    rng, groups, heads = np.random.default_rng(0), 5, k * (k + 1) // 2
     order = rng.permutation(groups * k + heads + 3)
     roots = rng.normal(size=(groups, k, max(k - 1, 1)))  # data that do not tell all effects of a group
     offsets, means = rng.normal(size=(groups, k)), rng.normal(size=(groups, k, 2))
@@ -39,6 +48,7 @@ def some_law(k: int = 3, centred: bool = True, noise: bool = True, seed: int = 0
         noise=int(order[heads + 2]) if noise else -1,
         middle=0.3,
         turn=0.5,
+        power=power,
     )
     return law, order.size
 
@@ -95,7 +105,7 @@ def test_effects_are_standard_normal_where_data_are_normal() -> None:
         x, others = np.empty(d), np.setdiff1d(np.arange(d), law.own)
         composition.into_x(rows, z, x)
         f = np.exp(-2.0 * (x[law.noise] - law.middle))
-        root = root_at(x[law.heads[:2]], law.turn * x[law.heads[2:]])
+        root = root_at(law.power * x[law.heads[:2]], law.turn * x[law.heads[2:]])
         inverse = np.linalg.inv(root)
         score = np.zeros(d)
         for j, own in enumerate(law.own):
@@ -123,6 +133,8 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
     assert (told["field_effects"][law.own] == 3).all()
     assert (told["field_role"][law.heads] == 2).all()
     assert told["field_gradients"] == 7
+    assert not len(bend_of_root(rows))  # whatever numbers stand where other laws have their kind
+    assert not fields_of(rows)
 
 
 @pytest.mark.parametrize(
@@ -198,15 +210,37 @@ def test_independent_effects_that_the_data_tie_have_no_correlations() -> None:
     assert log_scales_at(law, np.zeros(2)).shape == law.own.shape
 
 
-VARIANCES = effects("normal", centred=True).replace(
-    "diag_pre_multiply(sigma, L)", "diag_pre_multiply(sqrt(sigma), L)"
-)
+@pytest.mark.parametrize(("form", "power"), [("sqrt(sigma)", 0.5), ("inv_sqrt(sigma)", -0.5)])
+def test_scales_may_be_variances_or_precisions(form: str, power: float) -> None:
+    program = effects("normal", centred=True).replace("pre_multiply(sigma,", f"pre_multiply({form},")
+    law = effects_of(find(program, of_days(12))[0])
+    assert law.power == power
+
+
+def test_groups_with_one_effect_have_this_law_where_data_are_not_normal() -> None:
+    """Scores tell groups the law of normal data, and other data only about."""
+    model = MODELS["items_centred"]
+    data = model.data(5)
+    rows, _, names = find(model.program, data | {"persons": 60, "y": data["y"][:60]})
+    law = effects_of(rows)
+    assert law.own.shape == (60, 1)
+    assert [names[i] for i in law.heads] == ["sigma"]
+    assert {names[i].partition(".")[0] for i in law.coefficients} == {"b"}
+    normal = model.program.replace("bernoulli_logit(theta - b[i])", "normal(theta - b[i], 1)")
+    normal = normal.replace("array[persons, items] int<lower=0, upper=1> y", "matrix[persons, items] y")
+    assert not has_effects(find(normal, data | {"persons": 60, "y": data["y"][:60]})[0])
 
 
 @pytest.mark.parametrize(
     ("program", "data"),
-    [(VARIANCES, of_days(12)), (MODELS["crossed_small"].program, MODELS["crossed_small"].data(12))],
-    ids=["variances", "crossed"],
+    [
+        (
+            effects("normal", centred=True).replace("pre_multiply(sigma,", "pre_multiply(exp(sigma),"),
+            of_days(12),
+        ),
+        (MODELS["crossed_small"].program, MODELS["crossed_small"].data(12)),
+    ],
+    ids=["scales", "crossed"],
 )
 def test_programs_of_another_form_have_none(program: str, data: dict[str, Any]) -> None:
     rows, _, _ = find(program, data)

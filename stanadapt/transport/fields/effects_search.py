@@ -23,11 +23,12 @@ from .laplace import find_mode
 from .precision import Precision
 from .probes import Coupling, Evaluate, ScaledDensity
 
-MOST_CANDIDATES = 40  # wide coordinates
+MOST_CANDIDATES = 40  # coordinates beside the effects
 MOST_GUESSES = 400
 MOVE = 0.7  # of a candidate, in the program's own coordinates
 _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its diagonal
 _WRONG = 1e-3  # share of a change that a guess may leave unexplained
+POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
 _FAINT = 1e-6  # a coefficient with a smaller effect on the score, in scales, is none
 _LOOKS, _OFF = 5, 0.5  # that judge a law, and what scores in z may be off there, in root mean square
@@ -40,11 +41,12 @@ class Roles(NamedTuple):
     scales: np.ndarray  # (K,) coordinates of log scales
     angles: np.ndarray  # (K (K - 1) / 2,) those of correlations, row by row; or (0,)
     turn: float
+    power: float
     centred: bool
 
     def root(self, x: np.ndarray) -> np.ndarray:
         """C (K, K) at `x` (d,)."""
-        return root_at(x[self.scales], self.turn * x[self.angles])
+        return root_at(self.power * x[self.scales], self.turn * x[self.angles])
 
     def prior(self, x: np.ndarray) -> np.ndarray:
         """The precision (K, K) of effects in the prior: (C C^T)^-1, or I."""
@@ -121,39 +123,38 @@ def find_effects(
     `variables` (d,) are the numbers of the variables that coordinates belong to.
     """
     own = _groups_of(coupling, variables)
-    wide = np.flatnonzero(coupling.wide)
-    if own is None or not 0 < len(wide) <= MOST_CANDIDATES:
+    others = np.setdiff1d(np.arange(x.size), [] if own is None else own)
+    if own is None or not 0 < len(others) <= MOST_CANDIDATES:
         return None
     blocks, there = _Blocks(density, coupling, own), x * density.unit
     for centred in (True, False):
         start = there.copy()
         if not centred:
             start[own] = 0.0  # D does not change with the scales there
-        found = _find_roles(blocks, start, wide, variables, centred)
+        found = _find_roles(blocks, start, others, variables, centred)
         if found is None:
             continue
-        law = _fit(blocks, start, wide, *found)
-        return None if law is None else _judge(density_in, law, there, wide, density)
+        law = _fit(blocks, start, others, *found)
+        return None if law is None else _judge(density_in, law, there, others, density)
     return None
 
 
 def _groups_of(coupling: Coupling, variables: np.ndarray) -> np.ndarray | None:
-    """The effects (J, K) of each group; None if coordinates do not come in such groups."""
-    narrow = np.flatnonzero(~coupling.wide)
-    if len(narrow) < LEAST_EFFECTS:
-        return None
-    part = connected_components(coupling.pattern[narrow][:, narrow], directed=False)[1]
-    sizes = np.bincount(part)
-    tied = sizes[sizes > 1]
-    if not len(tied) or tied.max() > LARGEST:
-        return None
-    k = int(tied.max())
-    numbers = np.unique(variables[narrow[sizes[part] == k]])
+    """The effects (J, K) of each group; None if coordinates do not come in such groups.
+
+    They are one variable, the largest one, or several of its size.
+    """
+    counts = np.bincount(variables)
+    numbers = np.flatnonzero(counts == counts.max())
     whole = np.flatnonzero(np.isin(variables, numbers))
-    if coupling.wide[whole].any() or len(whole) % k or len(whole) < max(LEAST_EFFECTS, LEAST_GROUPS * k):
+    if len(whole) < LEAST_EFFECTS or coupling.wide[whole].any():
         return None
     part_of = np.full(variables.size, -1)
-    part_of[narrow] = part
+    part_of[whole] = connected_components(coupling.pattern[whole][:, whole], directed=False)[1]
+    sizes = np.bincount(part_of[whole])
+    k = int(sizes.max())
+    if k > LARGEST or len(whole) % k or len(whole) < LEAST_GROUPS * k or len(numbers) not in (1, k):
+        return None
     layouts = [whole.reshape(k, -1).T]  # a variable for each effect, or a matrix with one row for each group
     if len(numbers) == 1:
         layouts.insert(0, whole.reshape(-1, k))
@@ -169,14 +170,14 @@ def _groups_of(coupling: Coupling, variables: np.ndarray) -> np.ndarray | None:
 
 
 def _find_roles(
-    blocks: _Blocks, x: np.ndarray, wide: np.ndarray, variables: np.ndarray, centred: bool
+    blocks: _Blocks, x: np.ndarray, others: np.ndarray, variables: np.ndarray, centred: bool
 ) -> tuple[Roles, int] | None:
     """The right guess, and the coordinate of the log scale of the data's error, or -1."""
     here = blocks.at(x)
     size = np.sqrt(np.abs(np.diagonal(here, axis1=1, axis2=2)))
     size = size[:, :, None] * size[:, None, :] + 1e-300
     moved: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-    for k in wide:
+    for k in others:
         ends = []
         for sign in (-1.0, 1.0):
             end = x.copy()
@@ -221,21 +222,26 @@ def _guesses(moved: Mapping[int, object], variables: np.ndarray, k: int, centred
     orders = [np.arange(n_angles)]
     if n_angles > 1:
         orders.append(np.argsort(by_columns))
-    guesses = itertools.product(of_scales, of_angles, TURNS, orders)
-    for scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
+    guesses = itertools.product(POWERS, of_scales, of_angles, TURNS, orders)
+    for power, scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
         if np.intersect1d(scales, angles).size:
             continue
         if not len(angles):
             if turn == TURNS[0] and order is orders[0]:
-                yield Roles(scales, angles, turn, centred)
+                yield Roles(scales, angles, turn, power, centred)
         else:
-            yield Roles(scales, angles[order], turn, centred)
+            yield Roles(scales, angles[order], turn, power, centred)
 
 
-def _fit(blocks: _Blocks, x: np.ndarray, wide: np.ndarray, roles: Roles, noise: int) -> Effects | None:
-    """The law around the mode of the effects, with all else as at `x` (d,)."""
-    others = np.setdiff1d(wide, np.concatenate((roles.scales, roles.angles, [noise])))
+def _fit(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, noise: int) -> Effects | None:
+    """The law around the mode of the effects, with all else as at `x` (d,).
+
+    None if there is no mode, or if data are normal and groups have one effect.
+    """
+    others = np.setdiff1d(others, np.concatenate((roles.scales, roles.angles, [noise])))
     mode = find_mode(blocks.precision, x / blocks.unit)
+    if blocks.own.shape[1] == 1 and blocks.precision.quadratic:  # scores tell groups this law
+        return None
     return None if mode is None else _law_at(blocks, mode.x * blocks.unit, others, roles, noise)
 
 
@@ -253,7 +259,7 @@ def _law_at(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, no
     if roles.centred:
         # Scales that are smaller change what the prior says alone.
         narrower = x.copy()
-        narrower[roles.scales] -= MOVE
+        narrower[roles.scales] -= MOVE / roles.power
         gain = np.linalg.inv(roles.prior(narrower) - prior)
         away = -(blocks.score(narrower) - score) @ gain
         means = np.array(
@@ -293,6 +299,7 @@ def _law_at(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, no
         noise=noise,
         middle=float(x[noise]) if noise >= 0 else 0.0,
         turn=roles.turn,
+        power=roles.power,
     )
 
 
@@ -300,7 +307,7 @@ def _judge(
     density_in: Callable[[np.ndarray], Evaluate],
     law: Effects,
     x: np.ndarray,
-    wide: np.ndarray,
+    others: np.ndarray,
     density: ScaledDensity,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of the law and the scales (d,) of all coordinates, if it makes effects standard normal."""
@@ -308,7 +315,7 @@ def _judge(
     inner = ScaledDensity(density_in(rows), np.ones(x.size))
     z, scale = x.copy(), density.unit.copy()
     z[law.own], scale[law.own] = 0.0, 1.0
-    for k in wide:
+    for k in others:
         axis = np.zeros(x.size)
         axis[k] = density.unit[k]
         column = inner.curvature(z, axis)
@@ -318,7 +325,7 @@ def _judge(
     for _ in range(_LOOKS):
         there = z.copy()
         there[law.own] = rng.standard_normal(law.own.shape)
-        there[wide] += rng.standard_normal(len(wide)) * np.minimum(scale[wide], _REACH)
+        there[others] += rng.standard_normal(len(others)) * np.minimum(scale[others], _REACH)
         logp, score = inner(there)
         left = score[law.own] + there[law.own]
         off.append(float(np.sqrt(np.mean(np.square(left)))) if np.isfinite(logp) else np.inf)
