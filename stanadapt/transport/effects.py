@@ -67,7 +67,7 @@ from .map_table import (
 )
 
 LARGEST = 8  # effects of a group
-LEAST_GROUPS, LEAST_EFFECTS = 4, 8  # of groups, and of the effects of all of them
+LEAST_GROUPS, LEAST_EFFECTS = 4, 10  # of groups, and of the effects of all of them
 
 
 class Effects(NamedTuple):

@@ -127,6 +127,10 @@ def find_effects(
     if own is None or not 0 < len(others) <= MOST_CANDIDATES:
         return None
     blocks, there = _Blocks(density, coupling, own), x * density.unit
+    if own.shape[1] == 1:
+        find_mode(blocks.precision, x)
+        if blocks.precision.quadratic:  # data are normal: scores tell groups this law
+            return None
     for centred in (True, False):
         start = there.copy()
         if not centred:
@@ -234,14 +238,9 @@ def _guesses(moved: Mapping[int, object], variables: np.ndarray, k: int, centred
 
 
 def _fit(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, noise: int) -> Effects | None:
-    """The law around the mode of the effects, with all else as at `x` (d,).
-
-    None if there is no mode, or if data are normal and groups have one effect.
-    """
+    """The law around the mode of the effects, with all else as at `x` (d,)."""
     others = np.setdiff1d(others, np.concatenate((roles.scales, roles.angles, [noise])))
     mode = find_mode(blocks.precision, x / blocks.unit)
-    if blocks.own.shape[1] == 1 and blocks.precision.quadratic:  # scores tell groups this law
-        return None
     return None if mode is None else _law_at(blocks, mode.x * blocks.unit, others, roles, noise)
 
 
