@@ -109,7 +109,6 @@ def search_field(
     scores: np.ndarray,
     variables: np.ndarray,
     gradients: float,
-    *,
     members: np.ndarray | None = None,
 ) -> tuple[Learned | None, int]:
     """The field or the effects that are found from `x` (d,), or None, and the gradients that it took.

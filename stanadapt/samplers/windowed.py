@@ -239,8 +239,8 @@ def _search(
 
     Draws and scores (n, d) are in x; `pace` is gradients a draw.
     """
-    seen = _in_x(state)[0], points, scores, state.groups, pace
-    found, gradients = search_field(target, *seen, members=members)
+    seen = _in_x(state)[0], points, scores, state.groups, pace, members
+    found, gradients = search_field(target, *seen)
     if found is None:
         return _Search(1 if members is None else 0, float(gradients), no_transport(), None)
     if not len(found.rows):
