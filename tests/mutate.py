@@ -945,7 +945,7 @@ MUTATIONS = [
     ),
     Mutation(
         "model/program.py",
-        "ordered += [own[k] for k in places] if n_array else own",
+        "ordered += sorted(own, key=functools.partial(_place_of, n_array=n_array)) if n_array else own",
         "ordered += own",
         unit("test_program", "test_names_of_coordinates_are_those_of_the_values_they_have"),
     ),

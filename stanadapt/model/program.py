@@ -119,10 +119,14 @@ def in_order_of_values(code: str, names: Sequence[str]) -> list[str]:
         own, kind = list(group), declared.get(variable)
         is_known = kind is not None and kind.type != "tuple" and not kind.is_complex
         n_array = len(kind.sizes) - _DIMENSIONS[kind.type] if kind and is_known else 0
-        indices = [tuple(map(int, name.split(".")[1:])) for name in own] if n_array else []
-        places = sorted(range(len(indices)), key=lambda k: (indices[k][:n_array], indices[k][n_array:][::-1]))
-        ordered += [own[k] for k in places] if n_array else own
+        ordered += sorted(own, key=functools.partial(_place_of, n_array=n_array)) if n_array else own
     return ordered
+
+
+def _place_of(name: str, n_array: int) -> tuple[list[int], list[int]]:
+    """What sorts the entries of an array with `n_array` dimensions of its own, by their names."""
+    indices = [int(index) for index in name.split(".")[1:]]
+    return indices[:n_array], indices[n_array:][::-1]
 
 
 def data_declarations(code: str) -> dict[str, Declaration]:

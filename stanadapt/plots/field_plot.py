@@ -207,7 +207,7 @@ def _read(groups: Groups) -> _Draws:
     z = np.array([points_in_z(maps[i], draws) for i, draws in zip(places, x, strict=True)])
     for i, draws in zip(places, x, strict=True):
         series = innovations_of(fields[i])
-        if len(series) and not has_effects(fields[i]):
+        if len(series):
             for draw in draws:
                 into_u(series, draw)
     return _Draws(x, z, laws[int(places[0])], heads, latents, places)

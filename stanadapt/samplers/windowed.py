@@ -192,10 +192,11 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     windows, n, pace = state.windows, state.windows.seen, _pace(state, settings)
     if stage == LAST or settings.pooled:
         return state
-    alone = not _seeks(state, n, pace)
-    if alone and not _seeks_effects(state, n, pace):
-        return state
-    members = possible_effects(state.groups) if alone else None
+    members = None if _seeks(state, n, pace) else possible_effects(state.groups)
+    if members is not None:  # no field, but effects alone
+        before = state.transport, state.field_gradients
+        if not seeks_effects(state.x.size, *before, members, n, pace):
+            return state
     found = _search(target, state, windows.points[:n], windows.scores[:n], pace, settings, members)
     state = state._replace(
         searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
@@ -210,11 +211,6 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
 def _seeks(state: Any, draws: int, pace: float) -> bool:
     before = state.searches, state.field_gradients
     return len(state.groups) > 0 and seeks_field(state.x.size, state.transport, *before, draws, pace)
-
-
-def _seeks_effects(state: Any, draws: int, pace: float) -> bool:
-    before = state.transport, state.field_gradients, possible_effects(state.groups)
-    return len(state.groups) > 0 and seeks_effects(state.x.size, *before, draws, pace)
 
 
 class _Search(NamedTuple):

@@ -156,12 +156,12 @@ def _turn_score(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
     """What both directions have in common; `sign` is 1 for a score in effects, and -1 for one in z."""
     header, flat, at = table[0], table.reshape(-1), _places(table[0])
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
-    root, arrays, vectors = np.zeros((k, k)), np.empty((4, k, k, groups)), np.empty((9, k, groups))
+    root, arrays, vectors = np.zeros((k, k)), np.empty((4, k, k, groups)), np.empty((8, k, groups))
     _write_root(header, flat, at[0], x, root)
     _condition(header, flat, at, x, root, arrays, vectors)
     tied, rest, factor, by_m = arrays[0], arrays[1], arrays[2], arrays[3]
     pull, mean, w, moved = vectors[0], vectors[1], vectors[2], vectors[3]
-    s_x, s_w, g, a, along = vectors[4], vectors[5], vectors[6], vectors[7], vectors[8]
+    s_x, g, a, along = vectors[4], vectors[5], vectors[6], vectors[7]
     own, centred, f = flat[at[2] : at[3]], header[IS_CENTRED] > 0.0, _precision_factor(header, x)
     _gather(own, z, moved)
     _gather(own, score, s_x)
@@ -172,23 +172,21 @@ def _turn_score(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
         _add(w[i], 1.0, mean[i])
     if sign > 0.0:
         for i in range(k):
-            _copy(s_w[i], s_x[i])
+            _copy(g[i], s_x[i])
             if centred:
-                _clear(s_w[i])
+                _clear(g[i])
                 for m in range(i, k):
-                    _add(s_w[i], root[m, i], s_x[m])
-            _copy(g[i], s_w[i])
+                    _add(g[i], root[m, i], s_x[m])
         _solve(factor, g)
         _scatter(own, g, score)
     else:
         for i in range(k):
             _copy(g[i], s_x[i])
-            _clear(s_w[i])
-            for m in range(i + 1):
-                _add_product(s_w[i], 1.0, factor[i, m], s_x[m])
         for back in range(k):
             i = k - 1 - back
-            _copy(s_x[i], s_w[i])
+            _clear(s_x[i])
+            for m in range(i + 1):
+                _add_product(s_x[i], 1.0, factor[i, m], g[m])
             if centred:
                 for m in range(i + 1, k):
                     _add(s_x[i], -root[m, i], s_x[m])

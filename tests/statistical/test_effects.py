@@ -8,16 +8,14 @@ is there to see.
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-import stanadapt
+from fits import run
 from shares import errors, finer, quantiles
-from stanadapt.result.container import datasets
 from tail_models import MODELS
 
 LIMIT = 4.5  # standard errors
@@ -105,15 +103,6 @@ def known() -> tuple[dict[str, Any], list[np.ndarray]]:
     """Few groups, so that scales may be near 0 and the correlation near 1."""
     data = data_of(np.random.default_rng(9), GROUPS, EACH, np.array([[0.5, 0.0], [0.2, 0.25]]))
     return data, laws_of(data)
-
-
-def run(program: str, data: Any, **keywords: Any) -> tuple[Any, Any, set[str]]:
-    """Posterior, adaptation and the kinds of findings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
-        idata = stanadapt.sample(program, data, method="fisher_hmc", progress=False, **keywords)
-    groups = datasets(idata)
-    return groups["posterior"], groups["adaptation"], {one.kind for one in stanadapt.diagnose(idata)}
 
 
 @pytest.mark.seeds(1, 2, 3, rate=RATE)

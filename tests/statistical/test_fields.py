@@ -7,7 +7,6 @@ integrated out. Each test names the fault that it is there to see.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +16,10 @@ from scipy import stats
 
 import stanadapt
 from densities import in_maps
+from fits import run
 from frozen import move_exact_draws
 from programs import WALK
 from shares import PROBABILITIES, errors, quantiles, quantiles_of_two
-from stanadapt.result.container import datasets
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 from stanadapt.transport.field_table import field_of, split
@@ -84,16 +83,6 @@ model {
   l[2:T] ~ normal(l[1:T-1] + b[1:T-1], s_l); b[2:T] ~ normal(b[1:T-1], 0.05); y ~ normal(l, s_y);
 }
 """
-
-
-def run(model: str, data: Any, **keywords: Any) -> tuple[Any, Any, set[str]]:
-    """Posterior, adaptation and the kinds of findings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
-        idata = stanadapt.sample(model, data, method="fisher_hmc", progress=False, **keywords)
-    groups = datasets(idata)
-    kinds = {finding.kind for finding in stanadapt.diagnose(idata)}
-    return groups["posterior"], groups["adaptation"], kinds
 
 
 def log_normal(y: np.ndarray, covariance: np.ndarray) -> float:

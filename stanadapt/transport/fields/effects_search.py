@@ -178,6 +178,8 @@ def _find_roles(
 ) -> tuple[Roles, int] | None:
     """The right guess, and the coordinate of the log scale of the data's error, or -1."""
     here = blocks.at(x)
+    if not np.isfinite(here).all():
+        return None
     size = np.sqrt(np.abs(np.diagonal(here, axis1=1, axis2=2)))
     size = size[:, :, None] * size[:, None, :] + 1e-300
     moved: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
@@ -189,8 +191,6 @@ def _find_roles(
             ends.append((end, blocks.at(end)))
         if any(np.abs(block - here).max() > _CHANGES * size.max() for _, block in ends):
             moved[int(k)] = ends
-    if not np.isfinite(here).all():
-        return None
 
     def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0) -> bool:
         """Whether a guess says how blocks change when `k` moves: as scales of effects do, or with a rate."""
@@ -247,8 +247,9 @@ def _fit(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, noise
 def _law_at(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, noise: int) -> Effects | None:
     """The law that blocks, scores and columns of the Hessian at `x` (d,) say."""
     own, root, prior = blocks.own, roles.root(x), roles.prior(x)
+    inverse = np.linalg.inv(root)
     data, score = roles.data(x, blocks.at(x)), blocks.score(x)
-    columns = [blocks.column(x, k) for k in others]
+    columns = [blocks.column(x, i) for i in others]
     if not (np.isfinite(data).all() and np.isfinite(score).all() and np.isfinite(columns).all()):
         return None
     groups, k = own.shape
@@ -262,21 +263,20 @@ def _law_at(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, no
         gain = np.linalg.inv(roles.prior(narrower) - prior)
         away = -(blocks.score(narrower) - score) @ gain
         means = np.array(
-            [-(blocks.column(narrower, k) - one) @ gain for k, one in zip(others, cross, strict=True)]
+            [-(blocks.column(narrower, i) - one) @ gain for i, one in zip(others, cross, strict=True)]
         )
         means = means.reshape(len(others), groups, k)
         slopes = cross + means @ prior
         at_data = score + away @ prior + np.einsum("jab,jb->ja", data, x[own])
     else:
-        inverse = np.linalg.inv(root)
         away, means = x[own], np.zeros_like(cross)
         slopes = cross @ inverse
         at_data = (score + away) @ inverse + np.einsum("jab,jb->ja", data, away @ root.T)
-    scale = np.sqrt(np.mean(np.square(np.linalg.inv(root)), axis=0))  # of effects, in the prior
+    scale = np.sqrt(np.mean(np.square(inverse), axis=0))  # one over that of effects, in the prior
     counts = np.array(
         [
-            (np.abs(mean * scale).max() + np.abs(slope / scale).max()) * blocks.unit[k] > _FAINT
-            for k, mean, slope in zip(others, means, slopes, strict=True)
+            (np.abs(mean * scale).max() + np.abs(slope / scale).max()) * blocks.unit[i] > _FAINT
+            for i, mean, slope in zip(others, means, slopes, strict=True)
         ],
         bool,
     )
