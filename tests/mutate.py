@@ -914,19 +914,19 @@ MUTATIONS = [
         unit("test_likelihood", "test_what_cannot_be_told_is_refused"),
     ),
     Mutation(
-        "transport/effects.py",
+        "transport/effects_factor.py",
         "log_det -= _log_diagonal(factor)",
         "log_det -= 0.9 * _log_diagonal(factor)",
         ("statistical/test_effects.py::test_scales_and_the_correlation_have_their_law",),
     ),
     Mutation(
-        "transport/effects.py",
+        "transport/effects_factor.py",
         "by_f += _dot(along[i], pull[i])",
         "by_f -= _dot(along[i], pull[i])",
         unit("test_correlated_effects", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
     ),
     Mutation(
-        "transport/effects.py",
+        "transport/effects_factor.py",
         "log_rest = _log_sech(turned)",
         "log_rest = 0.5 * _log_sech(turned)",
         unit("test_correlated_effects", "test_effects_are_standard_normal_where_data_are_normal"),

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
-from ..transport.effects import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
+from ..transport.effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
 from ..transport.field_table import latents_and_heads, middle_of_field, split
 from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric

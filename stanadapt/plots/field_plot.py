@@ -11,7 +11,7 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, points_in_z
-from ..transport.effects import Effects, effects_of, log_scales_at
+from ..transport.effects_table import Effects, effects_of, log_scales_at
 from ..transport.field import Field, features_at
 from ..transport.field_table import fields_of, has_effects, innovations_of, split
 from ..transport.innovations import into_u
@@ -31,7 +31,7 @@ class _Draws(NamedTuple):
 
     x: np.ndarray  # (chain, draw, d), with series in place of their innovations
     z: np.ndarray
-    law: Field | Effects  # of the first of these chains
+    laws: list[Field | Effects]  # of the latents, in the first of these chains
     heads: np.ndarray  # coordinates that are heads in all of these chains
     latents: np.ndarray  # likewise
     places: np.ndarray  # (chain,) their places among all chains
@@ -128,15 +128,16 @@ def _latents(drawn: _Draws, names: np.ndarray, var_names: list[str] | None) -> n
 
 def _strengths(drawn: _Draws) -> np.ndarray:
     """How much the log scale of a coordinate changes over two standard deviations of a head (d, d)."""
-    law, d = drawn.law, drawn.x.shape[2]
-    points = drawn.x[..., law.heads].reshape(-1, len(law.heads))
-    middle, spread = points.mean(axis=0), points.std(axis=0)
+    d = drawn.x.shape[2]
     strengths = np.zeros((d, d))
-    for place, head in enumerate(law.heads):
-        move = np.zeros(len(law.heads))
-        move[place] = spread[place]
-        change = _log_scales(law, middle + move) - _log_scales(law, middle - move)
-        strengths[head, law.own.ravel()] = np.abs(change)
+    for law in drawn.laws:
+        points = drawn.x[..., law.heads].reshape(-1, len(law.heads))
+        middle, spread = points.mean(axis=0), points.std(axis=0)
+        for place, head in enumerate(law.heads):
+            move = np.zeros(len(law.heads))
+            move[place] = spread[place]
+            change = _log_scales(law, middle + move) - _log_scales(law, middle - move)
+            strengths[head, law.own.ravel()] = np.abs(change)
     return strengths
 
 
@@ -152,7 +153,7 @@ def _log_scales(law: Field | Effects, theta: np.ndarray) -> np.ndarray:
 
 def _without_regression(drawn: _Draws, j: int) -> np.ndarray:
     """Draws (chain, draw) of a latent minus its linear regression on the later latents that its law has."""
-    law, x = drawn.law, drawn.x
+    x, law = drawn.x, next(law for law in drawn.laws if j in law.own)
     if isinstance(law, Effects):
         group = law.own[np.any(law.own == j, axis=1)].ravel()
         neighbours = group[group != j]
@@ -189,12 +190,15 @@ def _read(groups: Groups) -> _Draws:
     if not all(is_map(table, d) for table in maps):
         raise ArgumentError(f"idata: its transport is no map of {d} coordinates")
     fields = [split(table)[0] for table in maps]
-    first = {i: _first_law(rows) for i, rows in enumerate(fields) if len(rows)}
-    laws = {i: law for i, law in first.items() if len(law.heads)}
+    first = {i: _laws_of_latents(rows) for i, rows in enumerate(fields) if len(rows)}
+    laws = {i: own for i, own in first.items() if len(own[0].heads)}
     if not laws:
         raise ArgumentError("idata has no latent field with heads: no chain has learned one")
     places = np.array([*laws])
-    heads, latents = (_common([getattr(law, part) for law in laws.values()]) for part in ("heads", "own"))
+    heads, latents = (
+        _common([np.concatenate([getattr(law, part).ravel() for law in own]) for own in laws.values()])
+        for part in ("heads", "own")
+    )
     if not (heads.size and latents.size):
         raise ArgumentError("idata has no latent field with a head that all chains have in common")
     group = groups.get("unconstrained_posterior")
@@ -213,9 +217,9 @@ def _read(groups: Groups) -> _Draws:
     return _Draws(x, z, laws[int(places[0])], heads, latents, places)
 
 
-def _first_law(rows: np.ndarray) -> Field | Effects:
-    """The law of the latents, among the rows of a map that hold fields or effects."""
-    return effects_of(rows) if has_effects(rows) else fields_of(rows)[0]
+def _laws_of_latents(rows: np.ndarray) -> list[Field | Effects]:
+    """The law of the latents, or of the effects of each factor, among rows that hold fields or effects."""
+    return [*effects_of(rows)] if has_effects(rows) else [fields_of(rows)[0]]
 
 
 def _common(coordinates: list[np.ndarray]) -> np.ndarray:

@@ -193,9 +193,9 @@ class WarmUp:
         if more:
             stage = segment.stages[place.stage + 1]
             with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
-                self.state = enter(segment.sampler, stage.name, self.state, segment.settings)
                 seen = segment.sampler, self.target, stage.name, self.state
                 self.state = explore(*seen, segment.settings)
+                self.state = enter(segment.sampler, stage.name, self.state, segment.settings)
             if segment.sampler.FACTS.transports:
                 self.target = self.target._replace(transport=self.state.transport)
             self.place = WarmupPlace(place.segment, place.stage + 1, stage.length)

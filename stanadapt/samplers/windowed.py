@@ -37,7 +37,6 @@ from ..numerics.windows import (
     next_window,
 )
 from ..transport.composition import change_coordinates, transport_draws
-from ..transport.learning import LARGE
 from ..transport.map_table import no_transport
 from .base import Handover, Stage
 
@@ -119,16 +118,7 @@ def _learn(stage: str, state: Any, settings: Any) -> Lesson:
     compressing, new = settings.metric == AUTO, stage != LAST
     asking = settings.curvature and new
     pace = _pace(state, settings) if asking else 0.0
-    new = new and not _searches_first(state, settings)
     return learn_windows(*seen, compressing=compressing, new=new, gradients=pace, refused=state.refused)
-
-
-def _searches_first(state: Any, settings: Any) -> bool:
-    """Whether a look for a field comes before one for new laws: in many dimensions both of them take long."""
-    if state.x.size < LARGE or state.searches or settings.pooled:
-        return False
-    rows = state.windows.seen - state.windows.before
-    return _seeks(state, rows, _pace(state._replace(most=_next_most(state, settings)), settings))
 
 
 def take_lesson(lesson: Lesson, state: Any, settings: Any, target: Any = None) -> Any:
@@ -187,9 +177,12 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
 def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     """Look for a latent field, if trajectories are long, and move to its coordinates.
 
-    numerics/field_search.py says when, and what it costs.
+    numerics/field_search.py says when, and what it costs. This comes before other laws are learned, which
+    takes longer, and which a field makes needless.
     """
-    windows, n, pace = state.windows, state.windows.seen, _pace(state, settings)
+    windows, pace = state.windows, _pace(state._replace(most=_next_most(state, settings)), settings)
+    last = slice(windows.before, windows.seen)
+    n = windows.seen - windows.before
     if stage == LAST or settings.pooled:
         return state
     members = None if _seeks(state, n, pace) else possible_effects(state.groups)
@@ -197,7 +190,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
         before = state.transport, state.field_gradients
         if not seeks_effects(state.x.size, *before, members, n, pace):
             return state
-    found = _search(target, state, windows.points[:n], windows.scores[:n], pace, settings, members)
+    found = _search(target, state, windows.points[last], windows.scores[last], pace, settings, members)
     state = state._replace(
         searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
     )

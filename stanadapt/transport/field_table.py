@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import effects
+from . import effects_table
 from .bend import are_valid as are_bends
 from .bend import bends_of, undo_bend
 from .field import Field, n_features, places
@@ -23,7 +23,6 @@ from .map_table import (
     LEVEL,
     LEVEL_FACTOR,
     LEVEL_SIZE,
-    N_EFFECTS,
     N_ENTRIES,
     N_FEATURES,
     N_GRADIENTS,
@@ -99,8 +98,9 @@ def bend_of_root(rows: np.ndarray) -> np.ndarray:
 def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The coordinates that are latents and heads of the first field, or of effects, among rows of fields."""
     if has_effects(rows):
-        law = effects.effects_of(rows)
-        return law.own.ravel(), law.heads
+        factors = effects_table.effects_of(rows)
+        heads = np.unique(np.concatenate([law.heads for law in factors]))
+        return np.concatenate([law.own.ravel() for law in factors]), heads
     field = fields_of(rows)[0]
     return field.own, field.heads
 
@@ -126,7 +126,7 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     root, may have a long tail.
     """
     if has_effects(rows):
-        return np.sort(effects.effects_of(rows).own.ravel())
+        return np.sort(latents_and_heads(rows)[0])
     innovations, latents, _, of_root = _parts(rows)
     moved = [field_of(part).own for part in (innovations, latents) if len(part)]
     return np.unique(np.concatenate((of_root[:, OWN].astype(np.int64), *moved)))
@@ -207,7 +207,7 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if not len(rows):
         return True
     if has_effects(rows):
-        return effects.are_valid(rows, d)
+        return effects_table.are_valid(rows, d)
     innovations, first, second, of_root = _parts(rows)
     if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
         return False
@@ -289,9 +289,9 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     if not len(rows):
         return found
     if has_effects(rows):
-        own, heads = latents_and_heads(rows)
-        role[own], role[heads], together[own] = 1, 2, rows[0, N_EFFECTS]
-        entries[own] = rows[0, N_EFFECTS] - 1
+        for factor in effects_table.effects_of(rows):
+            own, k = factor.own, factor.own.shape[1]
+            role[own], role[factor.heads], together[own], entries[own] = 1, 2, k, k - 1
         return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
     field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2

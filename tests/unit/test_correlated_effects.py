@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import stanadapt
 from densities import in_maps
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import composition
-from stanadapt.transport.effects import Effects, effects_of, effects_rows, log_scales_at, root_at
+from stanadapt.transport.effects_table import Effects, effects_of, effects_rows, log_scales_at, root_at
 from stanadapt.transport.field_table import (
     bend_of_root,
     describe,
@@ -21,7 +22,7 @@ from stanadapt.transport.field_table import (
     split,
 )
 from stanadapt.transport.fields.field_learning import learn_field
-from stanadapt.transport.map_table import IS_CENTRED, N_EFFECTS, NOISE, TURN
+from stanadapt.transport.map_table import COLUMNS, IS_CENTRED, N_EFFECTS, N_TIES, OWN_ROWS, TURN
 from tail_models import MODELS, effects, grouped, of_days
 
 FORMS = [(k, centred, noise) for k in (1, 2, 3, 4) for centred in (True, False) for noise in (True, False)]
@@ -45,12 +46,53 @@ def some_law(
         offsets=offsets if centred else np.zeros_like(offsets),
         means=means if centred else np.zeros_like(means),
         centred=centred,
-        noise=int(order[heads + 2]) if noise else -1,
-        middle=0.3,
+        ties=np.empty((0, 2), np.int64),
+        tied=np.empty((0, k)),
+        changing=order[heads + 2 : heads + 3][: int(noise)],
+        rates=np.array([-2.0])[: int(noise)],
+        middles=np.array([0.3])[: int(noise)],
         turn=0.5,
         power=power,
     )
     return law, order.size
+
+
+def some_factors(centred: tuple[bool, ...]) -> tuple[list[Effects], int]:
+    """Factors of 6, 5 and so on groups of two effects, which depend on the effects of all later ones."""
+    rng, n = np.random.default_rng(5), len(centred)
+    sizes = [6 - number for number in range(n)]
+    order = rng.permutation(2 * sum(sizes) + 3 * n + 2)
+    begins = np.cumsum([0, *(2 * size for size in sizes)])
+    owns = [order[a:b].reshape(-1, 2) for a, b in itertools.pairwise(begins)]
+    heads = order[begins[-1] : begins[-1] + 3 * n].reshape(n, 3)
+    mean, error = order[-2:]
+    laws = []
+    for number, own in enumerate(owns):
+        later = np.concatenate([np.zeros(0, np.int64), *(one.ravel() for one in owns[number + 1 :])])
+        kept, tied = later[::2], later[1::2]
+        coefficients = np.append(kept, mean)
+        groups, roots = len(own), rng.normal(size=(len(own), 2, 2))
+        means = rng.normal(size=(groups, 2, len(coefficients)))
+        law = Effects(
+            heads=heads[number],
+            coefficients=coefficients,
+            own=own,
+            precision=roots @ roots.swapaxes(1, 2),
+            pulls=rng.normal(size=(groups, 2)),
+            slopes=rng.normal(size=(groups, 2, len(coefficients))),
+            ties=np.column_stack((tied, rng.integers(0, groups, len(tied)))),
+            tied=rng.normal(size=(len(tied), 2)),
+            offsets=rng.normal(size=(groups, 2)) * centred[number],
+            means=means * centred[number],
+            centred=centred[number],
+            changing=np.array([error, *heads[:number, 0]]),
+            rates=np.array([-2.0, *(-0.3 for _ in range(number))]),
+            middles=np.array([0.3, *(0.1 for _ in range(number))]),
+            turn=1.0,
+            power=1.0,
+        )
+        laws.append(law)
+    return laws, order.size
 
 
 class Smooth:
@@ -68,13 +110,23 @@ class Smooth:
 @pytest.mark.parametrize(("k", "centred", "noise"), FORMS)
 def test_the_map_has_an_inverse_a_determinant_and_derivatives(k: int, centred: bool, noise: bool) -> None:
     law, d = some_law(k, centred, noise)
-    rows, rng, step = effects_rows(law, 7), np.random.default_rng(2), 1e-6
+    check_derivatives([law], d)
+
+
+@pytest.mark.parametrize("centred", [*itertools.product([True, False], repeat=2), (True, False, True)])
+def test_so_has_the_map_of_several_factors(centred: tuple[bool, ...]) -> None:
+    check_derivatives(*some_factors(centred))
+
+
+def check_derivatives(laws: list[Effects], d: int) -> None:
+    """The inverse, the log determinant and the scores of both directions, by differences."""
+    rows, rng, step = effects_rows(laws, 7), np.random.default_rng(2), 1e-6
     assert composition.is_map(rows, d)
     density = in_maps(Smooth(d))(rows)
     z, x, back, score = rng.normal(size=d), np.empty(d), np.empty(d), np.empty(d)
     log_det = composition.into_x(rows, z, x)
     composition.into_z(rows, x, back)
-    np.testing.assert_allclose(back, z, atol=1e-13)
+    np.testing.assert_allclose(back, z, atol=1e-12)
     density(z, score)
     jacobian, slope, ahead, behind, ignored = (
         np.empty((d, d)),
@@ -92,19 +144,20 @@ def test_the_map_has_an_inverse_a_determinant_and_derivatives(k: int, centred: b
     np.testing.assert_allclose(score, slope, atol=1e-6 * np.abs(slope).max())
     of_x = np.empty(d)
     Smooth(d)(x, of_x)
-    np.testing.assert_allclose(composition.score_in_x(rows, z, x, score), of_x, atol=1e-12)
+    close = {"rtol": 1e-9, "atol": 1e-12 * np.abs(score).max()}
+    np.testing.assert_allclose(composition.score_in_x(rows, z, x, score), of_x, **close)
 
 
 def test_effects_are_standard_normal_where_data_are_normal() -> None:
     """The law is exact at all scales and correlations, far out too."""
     law, d = some_law(2)
-    rows, rng = effects_rows(law, 0), np.random.default_rng(3)
+    rows, rng = effects_rows([law], 0), np.random.default_rng(3)
     for away in (0.3, 3.0, 12.0):
         z = rng.normal(size=d)
         z[law.heads] *= away
         x, others = np.empty(d), np.setdiff1d(np.arange(d), law.own)
         composition.into_x(rows, z, x)
-        f = np.exp(-2.0 * (x[law.noise] - law.middle))
+        f = np.exp(law.rates @ (x[law.changing] - law.middles))
         root = root_at(law.power * x[law.heads[:2]], law.turn * x[law.heads[2:]])
         inverse = np.linalg.inv(root)
         score = np.zeros(d)
@@ -121,9 +174,17 @@ def test_effects_are_standard_normal_where_data_are_normal() -> None:
 @pytest.mark.parametrize("centred", [True, False])
 def test_rows_hold_all_numbers(centred: bool) -> None:
     law, d = some_law(3, centred)
-    rows = effects_rows(law, 7)
-    for first, second in zip(law, effects_of(rows), strict=True):
-        np.testing.assert_array_equal(first, second)
+    rows = effects_rows([law], 7)
+    several, size = some_factors((centred, True, False))
+    for factors in ([law], several):
+        for before, after in zip(factors, effects_of(effects_rows(factors, 7)), strict=True):
+            for first, second in zip(before, after, strict=True):
+                np.testing.assert_array_equal(first, second)
+    whole = effects_rows(several, 7)
+    assert [len(part) for part in split(whole)] == [len(whole), 0]
+    together = np.sort(np.concatenate([one.own.ravel() for one in several]))
+    np.testing.assert_array_equal(moved_by(whole), together)
+    assert (describe(whole, size)["field_role"][several[2].heads] == 2).all()
     field, others = split(rows)
     assert len(field) == len(rows)
     assert not len(others)
@@ -142,23 +203,49 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
     [
         lambda rows, law: rows.__setitem__((0, N_EFFECTS), 4.0),
         lambda rows, law: rows.__setitem__((0, IS_CENTRED), 0.5),
-        lambda rows, law: rows.__setitem__((0, NOISE), float(law.own[0, 0])),
-        lambda rows, law: rows.__setitem__((0, NOISE), 1e6),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 1), float(law.own[0, 0])),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 1), 1e6),
+        lambda rows, law: rows.__setitem__((0, N_TIES), 3.0),
+        lambda rows, law: rows.__setitem__((0, OWN_ROWS), 1.0),
         lambda rows, law: rows.__setitem__((0, TURN), 0.0),
         lambda rows, law: rows.reshape(-1).__setitem__(rows.shape[1], float(law.own[0, 0])),
-        lambda rows, law: rows.reshape(-1).__setitem__(
-            rows.shape[1] + len(law.heads) + 2 + law.own.size, -9.0
-        ),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 4), -9.0),
         lambda rows, law: rows.__setitem__((1, 0), np.nan),
     ],
-    ids=["size", "centred", "moved noise", "far noise", "turn", "head is moved", "precision", "NaN"],
+    ids=[
+        "size",
+        "centred",
+        "moved noise",
+        "far noise",
+        "ties",
+        "rows",
+        "turn",
+        "head is moved",
+        "precision",
+        "NaN",
+    ],
 )
 def test_rows_from_a_file_that_hold_no_law_are_refused(change: Any) -> None:
     law, d = some_law()
-    rows = effects_rows(law, 0)
+    rows = effects_rows([law], 0)
     change(rows, law)
     assert not composition.is_map(rows, d)
-    assert not composition.is_map(effects_rows(law, 0)[:-1], d)
+    assert not composition.is_map(effects_rows([law], 0)[:-1], d)
+
+
+def place_of(law: Effects, number: int) -> int:
+    """Where the number after the heads, the coefficients and the effects stands, or one behind it."""
+    return COLUMNS + len(law.heads) + len(law.coefficients) + law.own.size + number - 1
+
+
+def test_factors_that_depend_on_earlier_ones_are_refused() -> None:
+    laws, d = some_factors((True, False))
+    assert composition.is_map(effects_rows(laws, 0), d)
+    assert not composition.is_map(effects_rows(laws[::-1], 0), d)
+    assert not composition.is_map(effects_rows([laws[0], laws[0]], 0), d)
+
+
+ITEMS_2PL = MODELS["items_2pl"].data(10)["y"]
 
 
 def find(program: str, data: dict[str, Any]) -> tuple[np.ndarray, int, list[str]]:
@@ -182,12 +269,12 @@ def test_effects_are_found_with_their_scales_and_correlations(name: str) -> None
     model = MODELS[name]
     rows, gradients, names = find(model.program, model.data(12))
     assert has_effects(rows)
-    law = effects_of(rows)
+    (law,) = effects_of(rows)
     assert law.centred == (not name.endswith(("days", "three")))
     k = law.own.shape[1]
     assert [names[i] for i in law.heads[:k]] == [f"sigma.{i + 1}" for i in range(k)]
     assert {names[i].partition(".")[0] for i in law.heads[k:]} == {"R" if "matrix" in name else "L"}
-    assert (law.noise >= 0) == ("sigma_y" in names)
+    assert [names[i] for i in law.changing] == ["sigma_y"] * ("sigma_y" in names)
     assert gradients < len(names) + 150 * k
     first = names.index("z.1.1" if "z.1.1" in names else "b.1.1")
     np.testing.assert_array_equal(np.sort(law.own.ravel()), first + np.arange(law.own.size))
@@ -199,21 +286,21 @@ def test_the_order_of_correlations_is_that_of_stan(cholesky: bool, order: str) -
     """Row by row in Cholesky factors, and column by column in correlation matrices."""
     data = grouped(12, 4, 10, lambda rng, m: m + 0.8 * rng.normal(size=m.size))
     rows, _, names = find(effects("normal", centred=True, cholesky=cholesky), data)
-    assert "".join(names[i].rpartition(".")[2] for i in effects_of(rows).heads[4:]) == order
+    assert "".join(names[i].rpartition(".")[2] for i in effects_of(rows)[0].heads[4:]) == order
 
 
 def test_independent_effects_that_the_data_tie_have_no_correlations() -> None:
     rows, _, names = find(MODELS["county_centred"].program, MODELS["county_centred"].data(20))
-    law = effects_of(rows)
+    (law,) = effects_of(rows)
     assert len(law.heads) == 2
-    assert names[law.noise] == "sigma_y"
+    assert [names[i] for i in law.changing] == ["sigma_y"]
     assert log_scales_at(law, np.zeros(2)).shape == law.own.shape
 
 
 @pytest.mark.parametrize(("form", "power"), [("sqrt(sigma)", 0.5), ("inv_sqrt(sigma)", -0.5)])
 def test_scales_may_be_variances_or_precisions(form: str, power: float) -> None:
     program = effects("normal", centred=True).replace("pre_multiply(sigma,", f"pre_multiply({form},")
-    law = effects_of(find(program, of_days(12))[0])
+    (law,) = effects_of(find(program, of_days(12))[0])
     assert law.power == power
 
 
@@ -222,13 +309,72 @@ def test_groups_with_one_effect_have_this_law_where_data_are_not_normal() -> Non
     model = MODELS["items_centred"]
     data = model.data(5)
     rows, _, names = find(model.program, data | {"persons": 60, "y": data["y"][:60]})
-    law = effects_of(rows)
+    (law,) = effects_of(rows)
     assert law.own.shape == (60, 1)
     assert [names[i] for i in law.heads] == ["sigma"]
     assert {names[i].partition(".")[0] for i in law.coefficients} == {"b"}
     normal = model.program.replace("bernoulli_logit(theta - b[i])", "normal(theta - b[i], 1)")
     normal = normal.replace("array[persons, items] int<lower=0, upper=1> y", "matrix[persons, items] y")
     assert not has_effects(find(normal, data | {"persons": 60, "y": data["y"][:60]})[0])
+
+
+NESTED = """
+data { int N; int S; int C; array[N] int group; array[C] int school; vector[N] x; vector[N] y; }
+parameters {
+  real mu; real slope; vector[S] z_school; vector[C] z; vector[C] z_slope;
+  real<lower=0> s_school; real<lower=0> s; real<lower=0> s_slope; real<lower=0> sigma;
+}
+model {
+  vector[C] a = mu + s_school * z_school[school] + s * z;
+  vector[C] b = slope + s_slope * z_slope;
+  z_school ~ std_normal(); z ~ std_normal(); z_slope ~ std_normal();
+  s_school ~ normal(0, 2); s ~ normal(0, 2); s_slope ~ normal(0, 1); sigma ~ normal(0, 2);
+  mu ~ normal(0, 5); slope ~ normal(0, 2);
+  y ~ normal(a[group] + b[group] .* x, sigma);
+}
+"""
+
+
+def nested() -> dict[str, Any]:
+    """Six schools with five classes each, and eight pupils in a class."""
+    rng, schools, classes = np.random.default_rng(6), 6, 30
+    school, group = np.repeat(np.arange(schools), 5), np.repeat(np.arange(classes), 8)
+    x = rng.normal(size=group.size)
+    a = 0.6 * rng.normal(size=schools)[school] + 0.4 * rng.normal(size=classes)
+    y = a[group] + (0.5 + 0.2 * rng.normal(size=classes))[group] * x + rng.normal(size=x.size)
+    return {
+        "N": x.size,
+        "S": schools,
+        "C": classes,
+        "group": group + 1,
+        "school": school + 1,
+        "x": x,
+        "y": y,
+    }
+
+
+def test_nested_factors_have_a_law_each() -> None:
+    """Classes are tied to their schools one by one, and schools are known through the classes."""
+    rows, _, names = find(NESTED, nested())
+    classes, schools = effects_of(rows)
+    assert [names[i] for i in classes.heads] == ["s", "s_slope"]
+    assert [names[i] for i in schools.heads] == ["s_school"]
+    assert [names[i] for i in classes.changing] == ["sigma"]
+    np.testing.assert_array_equal(classes.rates, [-2.0])
+    assert {names[i] for i in classes.coefficients} == {"mu", "slope"}
+    assert len(classes.ties) == 30  # each class has one school
+    assert sorted(names[i] for i in schools.changing) == ["s", "sigma"]
+    assert schools.rates.sum() == pytest.approx(-2.0, abs=0.1)  # both scales twice as large: a quarter
+
+
+def test_crossed_factors_have_a_law_each() -> None:
+    """Each pair of levels is seen, so that all effects of the smaller factor matter to each of the larger."""
+    rows, _, names = find(MODELS["crossed_small"].program, MODELS["crossed_small"].data(12))
+    larger, smaller = effects_of(rows)
+    assert [names[i] for i in (*larger.heads, *smaller.heads)] == ["sigma.2", "sigma.1"]
+    assert {names[i].partition(".")[0] for i in larger.coefficients} == {"mu", "a"}
+    assert not len(larger.ties)
+    assert [names[i] for i in smaller.coefficients] == ["mu"]
 
 
 @pytest.mark.parametrize(
@@ -238,9 +384,9 @@ def test_groups_with_one_effect_have_this_law_where_data_are_not_normal() -> Non
             effects("normal", centred=True).replace("pre_multiply(sigma,", "pre_multiply(exp(sigma),"),
             of_days(12),
         ),
-        (MODELS["crossed_small"].program, MODELS["crossed_small"].data(12)),
+        (MODELS["items_2pl"].program, MODELS["items_2pl"].data(10) | {"persons": 60, "y": ITEMS_2PL[:60]}),
     ],
-    ids=["scales", "crossed"],
+    ids=["scales", "no scale of the largest"],
 )
 def test_programs_of_another_form_have_none(program: str, data: dict[str, Any]) -> None:
     rows, _, _ = find(program, data)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +10,6 @@ import scipy.sparse as sparse
 
 from densities import in_maps
 from stanadapt.numerics.field_search import seeks_field
-from stanadapt.numerics.windows import empty_windows
-from stanadapt.samplers import fisher_hmc, resolve, windowed
 from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning, law_fit
@@ -24,7 +20,6 @@ from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
 from stanadapt.transport.fields.precision import Precision
 from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple, strengths_of
-from stanadapt.transport.learning import LARGE
 from stanadapt.transport.map_table import COLUMNS, KIND, NOT_CENTRED
 
 T = 30
@@ -330,7 +325,7 @@ def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytes
     monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 100)
     found, spent = learn_field(in_maps(Walk(DATA)), START, UNIT, variables)
     assert found is None
-    assert spent == 100 + T + 2 < gradients
+    assert spent == 100 + T + 2 + 3 < gradients  # three tell that there may be effects
 
 
 def test_a_design_does_not_grow_until_all_gradients_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -689,18 +684,6 @@ def test_a_field_is_looked_for_where_other_laws_move_coordinates() -> None:
     assert seeks_field(13, row, 0, 0.0, 30, 9.0)
     assert not seeks_field(13, row, 0, 0.0, 30, 7.0)
     assert not seeks_field(8, row, 0, 0.0, 30, 9.0)
-
-
-def test_in_many_dimensions_a_field_is_looked_for_before_other_laws() -> None:
-    d = LARGE
-    windows = empty_windows(d)._replace(seen=70, before=30)
-    known = {"x": np.zeros(d), "searches": 0, "field_gradients": 0.0, "windows": windows, "step_size": 0.02}
-    known |= {"groups": np.zeros(d, np.int64), "transport": np.zeros((0, COLUMNS)), "most": 32}
-    state: Any = namedtuple("State", known)(**known)  # what is asked of a chain's state
-    settings = resolve(fisher_hmc, None)
-    assert windowed._searches_first(state, settings)
-    for change in ({"searches": 1}, {"x": np.zeros(d - 1)}, {"step_size": 1.0}):
-        assert not windowed._searches_first(state._replace(**change), settings)
 
 
 def test_the_look_for_neighbours_leaves_a_search_all_its_gradients() -> None:

@@ -1,112 +1,61 @@
-"""Finding correlated effects (effects.py): which coordinates have which role, and what the data say.
+"""Finding effects (effects.py): which coordinates are effects of which factor, and who has which role.
 
-The effects of a group are tied to each other by their prior and by the data, and to no other group's. As a
-block of the negative Hessian, those of group j have H_j = (C C^T)^-1 + D_j where the program is centred, and
-I + C^T D_j C where it is not. So each guess at the roles of coordinates says how H_j changes when one of them
-moves, with D_j known from where they are. Guesses are tried until one of them says it exactly. What people
-write has few forms: log scales that are a variable or scalars, and Stan's numbers of a correlation matrix,
-or one correlation between -1 and 1. Where no guess is right, there is no such law, and some tens of gradients
-are lost.
+The effects of a group are tied to each other by their prior and by the data, and to no other group of their
+factor. As a block of the negative Hessian, those of group j have H_j = (C C^T)^-1 + D_j where the program is
+centred, and I + C^T D_j C where it is not. So each guess at the roles of coordinates says how H_j changes
+when one of them moves, with D_j known from where they are. Guesses are tried until one of them says it
+exactly. What people write has few forms: log scales that are a variable or scalars, and Stan's numbers of a
+correlation matrix, or one correlation between -1 and 1. Where no guess is right, there is no such law, and
+some tens of gradients are lost.
+
+effects_fit.py finds the numbers of the law then.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from ..effects import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, Effects, effects_rows, root_at
-from .laplace import find_mode
-from .precision import Precision
-from .probes import Coupling, Evaluate, ScaledDensity
+from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, effects_rows
+from .effects_fit import RATES, SLOW, GroupingFactor, Roles, blocks_at, fit_effects
+from .probes import NOISE, Coupling, Evaluate, ScaledDensity
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
+# Another variable may be a latent field if it has more entries than this share of the groups, and than these.
+LATENT, FEW = 0.5, 15
 MOST_GUESSES = 400
 MOVE = 0.7  # of a candidate, in the program's own coordinates
 _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its diagonal
 _WRONG = 1e-3  # share of a change that a guess may leave unexplained
 POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
-_FAINT = 1e-6  # a coefficient with a smaller effect on the score, in scales, is none
 _LOOKS, _OFF = 5, 0.5  # that judge a law, and what scores in z may be off there, in root mean square
 _REACH = 0.5  # of heads in a look
 
 
-class Roles(NamedTuple):
-    """A guess."""
+def may_have_effects(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> bool:
+    """Whether the largest variable may hold effects: by columns of the negative Hessian at `x` (d,).
 
-    scales: np.ndarray  # (K,) coordinates of log scales
-    angles: np.ndarray  # (K (K - 1) / 2,) those of correlations, row by row; or (0,)
-    turn: float
-    power: float
-    centred: bool
-
-    def root(self, x: np.ndarray) -> np.ndarray:
-        """C (K, K) at `x` (d,)."""
-        return root_at(self.power * x[self.scales], self.turn * x[self.angles])
-
-    def prior(self, x: np.ndarray) -> np.ndarray:
-        """The precision (K, K) of effects in the prior: (C C^T)^-1, or I."""
-        inverse = np.linalg.inv(self.root(x))
-        return np.asarray(inverse.T @ inverse) if self.centred else np.eye(len(self.scales))
-
-    def data(self, x: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-        """D (J, K, K), from blocks of the negative Hessian at `x` (d,)."""
-        rest = blocks - self.prior(x)
-        if self.centred:
-            return np.asarray(rest)
-        inverse = np.linalg.inv(self.root(x))
-        return np.asarray(inverse.T @ rest @ inverse)
-
-    def blocks(self, x: np.ndarray, data: np.ndarray) -> np.ndarray:
-        """The blocks (J, K, K) of the negative Hessian at `x` (d,), from D."""
-        if self.centred:
-            return np.asarray(self.prior(x) + data)
-        root = self.root(x)
-        return np.asarray(self.prior(x) + root.T @ data @ root)
-
-
-class _Blocks:
-    """The blocks of the negative Hessian of groups, and what their scores say."""
-
-    def __init__(self, density: ScaledDensity, coupling: Coupling, own: np.ndarray) -> None:
-        """Of the coordinates `own` (J, K)."""
-        self.density, self.own, self.unit = density, own, density.unit
-        self.precision = Precision(density, coupling, np.setdiff1d(np.arange(self.unit.size), own))
-        place = np.full(self.unit.size, -1)
-        place[self.precision.latents] = np.arange(own.size)
-        at = place[own]
-        k = own.shape[1]
-        self._rows = np.repeat(at, k, axis=1).ravel()
-        self._columns = np.tile(at, (1, k)).ravel()
-
-    def at(self, x: np.ndarray) -> np.ndarray:
-        """The blocks (J, K, K) at `x` (d,), in the program's own coordinates; NaN without scores."""
-        k, unit = self.own.shape[1], self.unit[self.own]
-        self.precision.quadratic = False  # so that no score at x is needed
-        matrix = self.precision.at(x / self.unit, x)
-        if matrix is None:
-            return np.full((len(unit), k, k), np.nan)
-        found = np.asarray(matrix.tocsr()[self._rows, self._columns]).reshape(-1, k, k)
-        return np.asarray(found / (unit[:, :, None] * unit[:, None, :]))
-
-    def score(self, x: np.ndarray) -> np.ndarray:
-        """The scores (J, K) at `x` (d,)."""
-        logp, score = self.density(x / self.unit)
-        found = (score / self.unit)[self.own]
-        return found if np.isfinite(logp) else np.full(found.shape, np.nan)
-
-    def column(self, x: np.ndarray, k: int) -> np.ndarray:
-        """The negative Hessian (J, K) of effects and the coordinate `k`, at `x` (d,)."""
+    Each of its coordinates is tied to few others of the variable then, in contrast to a series.
+    """
+    counts = np.bincount(variables)
+    own = np.flatnonzero(variables == counts.argmax())
+    logp, here = density(x)
+    if counts.max() < LEAST_GROUPS or not np.isfinite(logp):
+        return False
+    for place in (len(own) // 3, 2 * len(own) // 3):
         axis = np.zeros(x.size)
-        axis[k] = 1.0
-        v = self.density.curvature(x / self.unit, axis)
-        if v is None:
-            return np.full(self.own.shape, np.nan)
-        return np.asarray((v / self.unit / self.unit[k])[self.own])
+        axis[own[place]] = 1.0
+        column = density.curvature(x, axis, here)
+        if (
+            column is None
+            or np.count_nonzero(np.abs(column[own]) > NOISE * abs(column[own[place]])) > LARGEST
+        ):
+            return False
+    return True
 
 
 def find_effects(
@@ -122,75 +71,149 @@ def find_effects(
     `x` (d,) is in units, as `density` is; `density_in` gives the density in the coordinates of a map.
     `variables` (d,) are the numbers of the variables that coordinates belong to.
     """
-    own = _groups_of(coupling, variables)
-    others = np.setdiff1d(np.arange(x.size), [] if own is None else own)
-    if own is None or not 0 < len(others) <= MOST_CANDIDATES:
+    own = factors_of(coupling, variables)
+    if not own:
         return None
-    blocks, there = _Blocks(density, coupling, own), x * density.unit
-    if own.shape[1] == 1:
-        find_mode(blocks.precision, x)
-        if blocks.precision.quadratic:  # data are normal: scores tell groups this law
-            return None
-    for centred in (True, False):
-        start = there.copy()
-        if not centred:
-            start[own] = 0.0  # D does not change with the scales there
-        found = _find_roles(blocks, start, others, variables, centred)
-        if found is None:
-            continue
-        law = _fit(blocks, start, others, *found)
-        return None if law is None else _judge(density_in, law, there, others, density)
-    return None
+    others = np.setdiff1d(np.arange(x.size), np.concatenate([one.ravel() for one in own]))
+    if not 0 < len(others) <= MOST_CANDIDATES:
+        return None
+    if np.bincount(variables[others]).max() > max(
+        LATENT * len(own[0]), FEW
+    ):  # it may be a field, and needs its law
+        return None
+    factors = _find_roles(density, x * density.unit, own, others, variables)
+    if factors is None:
+        return None
+    found = fit_effects(density, x * density.unit, factors)
+    if found is None:
+        return None
+    laws, there = found
+    rows = effects_rows(laws, density.gradients)
+    return _judge(density_in, rows, there, np.concatenate([law.own.ravel() for law in laws]), density)
 
 
-def _groups_of(coupling: Coupling, variables: np.ndarray) -> np.ndarray | None:
-    """The effects (J, K) of each group; None if coordinates do not come in such groups.
+def factors_of(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
+    """The effects (J, K) of the groups of each factor, the largest factor first; none if no factor is large.
 
-    They are one variable, the largest one, or several of its size.
+    The effects of a factor are one variable, or several of one size.
     """
+    found: list[np.ndarray] = []
     counts = np.bincount(variables)
-    numbers = np.flatnonzero(counts == counts.max())
-    whole = np.flatnonzero(np.isin(variables, numbers))
-    if len(whole) < LEAST_EFFECTS or coupling.wide[whole].any():
-        return None
-    part_of = np.full(variables.size, -1)
-    part_of[whole] = connected_components(coupling.pattern[whole][:, whole], directed=False)[1]
-    sizes = np.bincount(part_of[whole])
+    single: list[np.ndarray] = []  # variables in which no coordinate is tied to another one
+    for number in np.flatnonzero(counts >= LEAST_GROUPS):
+        own = np.flatnonzero(variables == number)
+        groups = _groups_of(coupling, own)
+        if groups is None:
+            continue
+        if groups.shape[1] > 1:
+            found.append(groups)
+        else:
+            single.append(own)
+    while single:
+        together = [single.pop(0)]
+        for own in single[:]:
+            if len(own) == len(together[0]) and _are_partners(coupling, together[0], own):
+                together.append(own)
+                single = [one for one in single if one is not own]
+        if len(together) <= LARGEST:
+            found.append(np.column_stack(together))
+    found.sort(key=lambda own: -own.size)
+    return found if found and found[0].size >= LEAST_EFFECTS else []
+
+
+def _groups_of(coupling: Coupling, own: np.ndarray) -> np.ndarray | None:
+    """The effects (J, K) of a variable with the coordinates `own` (n,), whose groups are not tied."""
+    part_of = connected_components(coupling.pattern[own][:, own], directed=False)[1]
+    sizes = np.bincount(part_of)
     k = int(sizes.max())
-    if k > LARGEST or len(whole) % k or len(whole) < LEAST_GROUPS * k or len(numbers) not in (1, k):
+    if k > LARGEST or len(own) % k or len(own) < LEAST_GROUPS * k:
         return None
-    layouts = [whole.reshape(k, -1).T]  # a variable for each effect, or a matrix with one row for each group
-    if len(numbers) == 1:
-        layouts.insert(0, whole.reshape(-1, k))
-    for own in layouts:
-        group = np.full(variables.size, -1)
-        group[own] = np.arange(len(own))[:, None]
+    places = np.arange(len(own))
+    for layout in (places.reshape(-1, k), places.reshape(k, -1).T):  # an array of vectors, or a matrix
+        group = np.empty(len(own), np.int64)
+        group[layout] = np.arange(len(layout))[:, None]
         lowest, highest = np.full(len(sizes), len(own)), np.full(len(sizes), -1)
-        np.minimum.at(lowest, part_of[whole], group[whole])
-        np.maximum.at(highest, part_of[whole], group[whole])
-        if np.all(lowest[part_of[whole]] == highest[part_of[whole]]):
-            return own
+        np.minimum.at(lowest, part_of, group)
+        np.maximum.at(highest, part_of, group)
+        if np.array_equal(lowest, highest):
+            return np.asarray(own[layout])
     return None
+
+
+def _are_partners(coupling: Coupling, first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether coordinates of two variables of one size are tied where they have one index, and only there."""
+    between = coupling.pattern[first][:, second].tocoo()
+    return bool(between.nnz and np.array_equal(between.row, between.col))
 
 
 def _find_roles(
-    blocks: _Blocks, x: np.ndarray, others: np.ndarray, variables: np.ndarray, centred: bool
-) -> tuple[Roles, int] | None:
-    """The right guess, and the coordinate of the log scale of the data's error, or -1."""
-    here = blocks.at(x)
-    if not np.isfinite(here).all():
-        return None
-    size = np.sqrt(np.abs(np.diagonal(here, axis1=1, axis2=2)))
-    size = size[:, :, None] * size[:, None, :] + 1e-300
-    moved: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-    for k in others:
-        ends = []
-        for sign in (-1.0, 1.0):
-            end = x.copy()
-            end[k] += sign * MOVE
-            ends.append((end, blocks.at(end)))
-        if any(np.abs(block - here).max() > _CHANGES * size.max() for _, block in ends):
-            moved[int(k)] = ends
+    density: ScaledDensity, x: np.ndarray, own: list[np.ndarray], others: np.ndarray, variables: np.ndarray
+) -> list[GroupingFactor] | None:
+    """The factors with their roles, those that have some; None if the largest has none.
+
+    Where programs are not centred, D changes with the scales of all effects but where these are 0.
+    """
+    roles: dict[int, GroupingFactor] = {}
+    for centred in (True, False):
+        start = x.copy()
+        if not centred:
+            for number, one in enumerate(own):
+                if number not in roles:
+                    start[one] = 0.0
+        left = [number for number in range(len(own)) if number not in roles]
+        roles |= _find_roles_at(
+            density, start, [own[number] for number in left], left, others, variables, centred
+        )
+        if len(roles) == len(own):
+            break
+    return [roles[number] for number in sorted(roles)] if 0 in roles else None
+
+
+def _find_roles_at(
+    density: ScaledDensity,
+    x: np.ndarray,
+    own: list[np.ndarray],
+    numbers: list[int],
+    others: np.ndarray,
+    variables: np.ndarray,
+    centred: bool,
+) -> dict[int, GroupingFactor]:
+    """The factors `own`, by their numbers, for which a guess is right; the coordinates at `x` (d,) move."""
+    ends = [(k, sign) for k in others for sign in (-1.0, 1.0)]
+    points = []
+    for k, sign in ends:
+        points.append(x.copy())
+        points[-1][k] += sign * MOVE
+    found = {}
+    for number, one in zip(numbers, own, strict=True):
+        here = blocks_at(density, one, x)
+        if not np.isfinite(here).all():
+            continue
+        size = np.sqrt(np.abs(np.diagonal(here, axis1=1, axis2=2)))
+        size = size[:, :, None] * size[:, None, :] + 1e-300
+        moved: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        for (k, _), point in zip(ends, points, strict=True):
+            block = blocks_at(density, one, point)
+            if not np.abs(block - here).max() <= _CHANGES * size.max():
+                moved.setdefault(int(k), []).append((point, block))
+        guess = _right_guess(x, here, size, moved, variables, centred)
+        if guess is not None:
+            found[number] = GroupingFactor(one, *guess)
+    return found
+
+
+def _right_guess(
+    x: np.ndarray,
+    here: np.ndarray,
+    size: np.ndarray,
+    moved: dict[int, list[tuple[np.ndarray, np.ndarray]]],
+    variables: np.ndarray,
+    centred: bool,
+) -> tuple[Roles, np.ndarray, np.ndarray] | None:
+    """The guess that is right, the coordinates with which the data's precision changes, and their rates.
+
+    `here` (J, K, K) are the blocks at `x` (d,), and `size` their size; `moved` has other points and blocks.
+    """
 
     def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0) -> bool:
         """Whether a guess says how blocks change when `k` moves: as scales of effects do, or with a rate."""
@@ -202,23 +225,32 @@ def _find_roles(
                 return False
         return True
 
-    for roles in _guesses(moved, variables, blocks.own.shape[1], centred):
+    def rate_of(roles: Roles, k: int) -> float:
+        """The rate at which the data's precision changes when `k` moves, about."""
+        (low, before), (high, after) = moved[k] if len(moved[k]) == 2 else [(x, here)] * 2
+        traces = [np.trace(roles.data(*one), axis1=1, axis2=2) for one in ((low, before), (high, after))]
+        logs = np.log(np.maximum(traces, 1e-12))
+        return float(np.median(logs[1] - logs[0]) / max(high[k] - low[k], MOVE))
+
+    for roles in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
         data = roles.data(x, here)
         heads = [int(k) for k in (*roles.scales, *roles.angles)]
-        if all(explains(roles, data, k) for k in heads):
-            noise = [k for k in moved if k not in heads and explains(roles, data, k, rate=-2.0)]
-            return roles, noise[0] if noise else -1
+        if all(k in moved and explains(roles, data, k) for k in heads):
+            rates = {k: rate_of(roles, k) for k in moved if k not in heads}
+            rates |= {k: rate for k in rates for rate in RATES if explains(roles, data, k, rate)}
+            rates = {k: rate for k, rate in rates.items() if abs(rate) > SLOW}
+            return roles, np.array([*rates], np.int64), np.array([*rates.values()])
     return None
 
 
-def _guesses(moved: Mapping[int, object], variables: np.ndarray, k: int, centred: bool) -> Iterator[Roles]:
+def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: bool) -> Iterator[Roles]:
     """The guesses at the roles of coordinates that change blocks."""
-    candidates = np.array(sorted(moved), np.int64)
     whole = [candidates[variables[candidates] == number] for number in np.unique(variables[candidates])]
     whole = [own for own in whole if len(own) == np.count_nonzero(variables == variables[own[0]])]
     scalars = [own[0] for own in whole if len(own) == 1]
     n_angles = k * (k - 1) // 2
-    of_scales = [own for own in whole if len(own) == k]
+    runs = np.lib.stride_tricks.sliding_window_view(candidates, k) if len(candidates) >= k else candidates[:0]
+    of_scales = [own for own in runs if len(set(variables[own])) == 1 and own[-1] - own[0] == k - 1]
     of_scales += [np.array(chosen) for chosen in itertools.permutations(scalars, k)]
     of_angles = [own for own in whole if len(own) == n_angles] + [np.zeros(0, np.int64)]
     rows, columns = np.tril_indices(k, -1)
@@ -237,83 +269,18 @@ def _guesses(moved: Mapping[int, object], variables: np.ndarray, k: int, centred
             yield Roles(scales, angles[order], turn, power, centred)
 
 
-def _fit(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, noise: int) -> Effects | None:
-    """The law around the mode of the effects, with all else as at `x` (d,)."""
-    others = np.setdiff1d(others, np.concatenate((roles.scales, roles.angles, [noise])))
-    mode = find_mode(blocks.precision, x / blocks.unit)
-    return None if mode is None else _law_at(blocks, mode.x * blocks.unit, others, roles, noise)
-
-
-def _law_at(blocks: _Blocks, x: np.ndarray, others: np.ndarray, roles: Roles, noise: int) -> Effects | None:
-    """The law that blocks, scores and columns of the Hessian at `x` (d,) say."""
-    own, root, prior = blocks.own, roles.root(x), roles.prior(x)
-    inverse = np.linalg.inv(root)
-    data, score = roles.data(x, blocks.at(x)), blocks.score(x)
-    columns = [blocks.column(x, i) for i in others]
-    if not (np.isfinite(data).all() and np.isfinite(score).all() and np.isfinite(columns).all()):
-        return None
-    groups, k = own.shape
-    values, vectors = np.linalg.eigh(data)
-    data = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-    cross = np.array(columns).reshape(len(others), groups, k)
-    if roles.centred:
-        # Scales that are smaller change what the prior says alone.
-        narrower = x.copy()
-        narrower[roles.scales] -= MOVE / roles.power
-        gain = np.linalg.inv(roles.prior(narrower) - prior)
-        away = -(blocks.score(narrower) - score) @ gain
-        means = np.array(
-            [-(blocks.column(narrower, i) - one) @ gain for i, one in zip(others, cross, strict=True)]
-        )
-        means = means.reshape(len(others), groups, k)
-        slopes = cross + means @ prior
-        at_data = score + away @ prior + np.einsum("jab,jb->ja", data, x[own])
-    else:
-        away, means = x[own], np.zeros_like(cross)
-        slopes = cross @ inverse
-        at_data = (score + away) @ inverse + np.einsum("jab,jb->ja", data, away @ root.T)
-    scale = np.sqrt(np.mean(np.square(inverse), axis=0))  # one over that of effects, in the prior
-    counts = np.array(
-        [
-            (np.abs(mean * scale).max() + np.abs(slope / scale).max()) * blocks.unit[i] > _FAINT
-            for i, mean, slope in zip(others, means, slopes, strict=True)
-        ],
-        bool,
-    )
-    others, means, slopes = others[counts], means[counts], slopes[counts]
-    at_data = at_data + np.tensordot(x[others], slopes, 1)
-    offsets = x[own] - away - np.tensordot(x[others], means, 1) if roles.centred else np.zeros(own.shape)
-    if not np.isfinite(at_data).all():
-        return None
-    return Effects(
-        heads=np.concatenate((roles.scales, roles.angles)).astype(np.int64),
-        coefficients=others,
-        own=own,
-        precision=data,
-        pulls=at_data - np.einsum("jab,jb->ja", data, offsets),
-        slopes=np.moveaxis(slopes + np.einsum("jab,pjb->pja", data, means), 0, 2),
-        offsets=offsets,
-        means=np.moveaxis(means, 0, 2),
-        centred=roles.centred,
-        noise=noise,
-        middle=float(x[noise]) if noise >= 0 else 0.0,
-        turn=roles.turn,
-        power=roles.power,
-    )
-
-
 def _judge(
     density_in: Callable[[np.ndarray], Evaluate],
-    law: Effects,
+    rows: np.ndarray,
     x: np.ndarray,
-    others: np.ndarray,
+    own: np.ndarray,
     density: ScaledDensity,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of the law and the scales (d,) of all coordinates, if it makes effects standard normal."""
-    rows = effects_rows(law, density.gradients)
+    others = np.setdiff1d(np.arange(x.size), own)
     inner = ScaledDensity(density_in(rows), np.ones(x.size))
     z, scale = x.copy(), density.unit.copy()
-    z[law.own], scale[law.own] = 0.0, 1.0
+    z[own], scale[own] = 0.0, 1.0
     for k in others:
         axis = np.zeros(x.size)
         axis[k] = density.unit[k]
@@ -323,10 +290,10 @@ def _judge(
     rng, off = np.random.default_rng(6), []  # no random numbers of the chain
     for _ in range(_LOOKS):
         there = z.copy()
-        there[law.own] = rng.standard_normal(law.own.shape)
+        there[own] = rng.standard_normal(len(own))
         there[others] += rng.standard_normal(len(others)) * np.minimum(scale[others], _REACH)
         logp, score = inner(there)
-        left = score[law.own] + there[law.own]
+        left = score[own] + there[own]
         off.append(float(np.sqrt(np.mean(np.square(left)))) if np.isfinite(logp) else np.inf)
     density.gradients += inner.gradients
     return (rows, scale) if np.median(off) < _OFF else None

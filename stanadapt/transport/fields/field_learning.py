@@ -15,7 +15,7 @@ from ..field_table import field_rows
 from ..map_table import no_transport
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
-from .effects_search import find_effects
+from .effects_search import find_effects, may_have_effects
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
@@ -75,13 +75,18 @@ def learn_field(
     `MOST_GRADIENTS` gets a field if `most_dense` gradients suffice.
     """
     with np.errstate(all="ignore"):
+        effects, coupling, taken = _look_for_effects(density_in, x, unit, variables)
+        if effects is not None:
+            return effects, taken
         evaluate = density_in(no_transport())
-        series, taken = find_innovations(evaluate, x, unit, variables)
+        series, more = find_innovations(evaluate, x, unit, variables)
+        taken += more
         if series is not None:
-            evaluate, x, unit = density_in(series.rows), series.x, series.unit
-        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + x.size + 1 - taken)
+            evaluate, x, unit, coupling = density_in(series.rows), series.x, series.unit, None
+        look = x.size + 1 if coupling is None else 0
+        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + look - more)
         try:
-            found = _learn(density, density_in if series is None else None, x / unit, variables, most_dense)
+            found = _learn(density, coupling, x / unit, variables, most_dense)
         except (
             np.linalg.LinAlgError,
             ValueError,
@@ -95,37 +100,42 @@ def learn_field(
 def learn_effects(
     density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
 ) -> tuple[Learned | None, int]:
-    """The same, but no other law than that of correlated effects, which takes few gradients."""
+    """The same, but no other law than that of effects, which takes few gradients."""
     with np.errstate(all="ignore"):
-        density = ScaledDensity(density_in(no_transport()), unit)
-        try:
-            coupling = couple(density, x / unit, variables)
-            found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
-        except (np.linalg.LinAlgError, ValueError):  # after an overflow
-            found = None
-    return _of_effects(found) if found else None, density.gradients
+        found, _, taken = _look_for_effects(density_in, x, unit, variables)
+    return found, taken
 
 
-def _of_effects(found: tuple[np.ndarray, np.ndarray]) -> Learned:
+def _look_for_effects(
+    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+) -> tuple[Learned | None, Coupling | None, int]:
+    """The law of effects, if there is one, the coupling that was seen, and the gradients that it took."""
+    density, coupling = ScaledDensity(density_in(no_transport()), unit), None
+    if not may_have_effects(density, x / unit, variables):
+        return None, None, density.gradients
+    try:
+        coupling = couple(density, x / unit, variables)
+        found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        found = None
+    if not found:
+        return None, coupling, density.gradients
     rows, scale = found
-    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0))
+    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0)), coupling, density.gradients
 
 
 def _learn(
     density: ScaledDensity,
-    density_in: Callable[[np.ndarray], Evaluate] | None,
+    coupling: Coupling | None,
     x: np.ndarray,
     variables: np.ndarray,
     most_dense: float,
 ) -> Learned | None:
     for _ in range(MOST_LOOKS):
-        coupling = couple(density, x, variables)
+        coupling = couple(density, x, variables) if coupling is None else coupling
         density.has_looked()
         if coupling is None:
             return None
-        effects = None if density_in is None else find_effects(density, density_in, x, coupling, variables)
-        if effects is not None:
-            return _of_effects(effects)
         known = _find_precision(density, x, coupling, variables, most_dense)
         if known is None:
             return None
@@ -138,7 +148,7 @@ def _learn(
                 place = find_place(precision, x)
             break
         except MissingEntriesError as missing:
-            x = missing.x
+            x, coupling = missing.x, None
     else:
         return None
     heads = precision.heads

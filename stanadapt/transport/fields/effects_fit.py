@@ -1,0 +1,504 @@
+"""The numbers of the law of effects (effects.py), once it is known who has which role.
+
+All of them are read off the negative Hessian H at the mode of the effects, given the rest. Its blocks of the
+largest factor take few probes, and each effect of the others one column. In effects, not in the coordinates
+of a program that is not centred, H is the prior's precision P, which the roles tell, plus what the data say.
+A centred prior may have a mean that depends on other coordinates: its part of a score is the one that changes
+with the scales of the effects.
+
+Factors follow each other, the largest first. For the next one the effects before it are integrated out, which
+leaves the Schur complement of H. So each factor has the precision Q_j of its groups, and the derivative T of
+its conditional mean by all that comes later. Then D_j = Q_j - P, the stored slopes are Q_j (A - T), and the
+stored pulls are such that the mean at this point is the mode.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from ..effects_table import Effects, root_at
+from .probes import ScaledDensity
+
+MOVE = 0.7  # of scales, in log
+_STEP = 0.5  # of a scale, for the rate at which the precision of a later factor changes with it
+MOST_COLUMNS = 400  # effects of all factors but the largest, and coefficients
+MOST_NUMBERS = 100_000  # of the data in the law: beyond that it costs more than it brings
+_FAINT = 1e-6  # a coefficient with a smaller effect on the score, in scales, is none
+SLOW = 0.02  # a smaller rate is none
+_FULL = 0.25  # a column of E with a larger share of entries is kept whole
+OF_LOG_SCALE = -2.0
+RATES = (
+    OF_LOG_SCALE,
+    -1.0,
+    1.0,
+)  # of the precision of data: log scales, log variances, log precisions of errors
+_EXACT = 1e-6  # one step of Newton's method comes so near to the mode where the log density is quadratic
+_HESSIANS, _STEPS, _NEAR = 4, 8, 1e-3  # on the way to the mode; its distance from there, in deviations
+
+
+class Roles(NamedTuple):
+    """A guess at the roles of coordinates for one factor."""
+
+    scales: np.ndarray  # (K,) coordinates of log scales
+    angles: np.ndarray  # (K (K - 1) / 2,) those of correlations, row by row; or (0,)
+    turn: float
+    power: float
+    centred: bool
+
+    def root(self, x: np.ndarray) -> np.ndarray:
+        """C (K, K) at `x` (d,)."""
+        return root_at(self.power * x[self.scales], self.turn * x[self.angles])
+
+    def prior(self, x: np.ndarray) -> np.ndarray:
+        """The precision (K, K) of effects in the prior: (C C^T)^-1, or I."""
+        return self.prior_of_effects(x) if self.centred else np.eye(len(self.scales))
+
+    def prior_of_effects(self, x: np.ndarray) -> np.ndarray:
+        """(C C^T)^-1 (K, K) at `x` (d,)."""
+        inverse = np.linalg.inv(self.root(x))
+        return np.asarray(inverse.T @ inverse)
+
+    def data(self, x: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+        """D (J, K, K), from blocks of the negative Hessian at `x` (d,)."""
+        rest = blocks - self.prior(x)
+        if self.centred:
+            return np.asarray(rest)
+        inverse = np.linalg.inv(self.root(x))
+        return np.asarray(inverse.T @ rest @ inverse)
+
+    def blocks(self, x: np.ndarray, data: np.ndarray) -> np.ndarray:
+        """The blocks (J, K, K) of the negative Hessian at `x` (d,), from D."""
+        if self.centred:
+            return np.asarray(self.prior(x) + data)
+        root = self.root(x)
+        return np.asarray(self.prior(x) + root.T @ data @ root)
+
+
+class GroupingFactor(NamedTuple):
+    """The effects of a factor, and what is known of them."""
+
+    own: np.ndarray  # (J, K)
+    roles: Roles
+    changing: np.ndarray  # (r,) coordinates with which the precision of the data changes
+    rates: np.ndarray  # (r,)
+
+
+def blocks_at(density: ScaledDensity, own: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The blocks (J, K, K) of the negative Hessian of effects `own` (J, K) at `x` (d,), in the program's own
+    coordinates; NaN without scores.
+    """
+    unit, blocks = density.unit[own], np.full((*own.shape, own.shape[1]), np.nan)
+    for k in range(own.shape[1]):
+        axis = np.zeros(x.size)
+        axis[own[:, k]] = 1.0
+        v = density.curvature(x / density.unit, axis)
+        if v is None:
+            return blocks
+        blocks[:, :, k] = v[own] / (unit * unit[:, k, None])
+    return np.asarray(0.5 * (blocks + blocks.swapaxes(1, 2)))
+
+
+def fit_effects(
+    density: ScaledDensity, x: np.ndarray, factors: Sequence[GroupingFactor]
+) -> tuple[list[Effects], np.ndarray] | None:
+    """The law of each factor, around the mode of the effects with all else as at `x` (d,), and the mode."""
+    space = _EffectSpace(density, factors, x)
+    if len(space.given) > MOST_COLUMNS:
+        return None
+    mode = space.find_mode(x)
+    if mode is None:
+        return None
+    if space.quadratic and len(factors) == 1 and factors[0].own.shape[1] == 1 and space.is_exact():
+        return None  # data are normal: scores tell groups this law
+    if not space.quadratic:
+        space.leave_out_intercepts()
+    found = space.hessian(mode, whole=True)
+    means = [space.means(mode, number, found) for number in range(len(factors))]
+    if found is None or any(one is None for one in means):
+        return None
+    laws = space.laws(mode, found, [one for one in means if one is not None])
+    if laws is None or sum(law.slopes.size + law.tied.size for law in laws) > MOST_NUMBERS:
+        return None
+    return laws, mode
+
+
+class _Hessian(NamedTuple):
+    """The negative Hessian in effects: r are those of all factors but the first, and g the coefficients."""
+
+    first: np.ndarray  # (J, K, K) the blocks of the first factor
+    cross: np.ndarray  # (J K, r + p) of the first factor and the others
+    others: np.ndarray  # (r, r + p)
+
+
+class _Law(NamedTuple):
+    """The effects of a factor, given all that comes later."""
+
+    precision: np.ndarray  # (J, K, K) Q
+    change: np.ndarray  # (J K, r + p) T
+
+
+class _EffectSpace:
+    """The density in effects, where programs have them or other coordinates, with their heads fixed."""
+
+    def __init__(self, density: ScaledDensity, factors: Sequence[GroupingFactor], x: np.ndarray) -> None:
+        self.density, self.factors, self.unit = density, [*factors], density.unit
+        self.roots = [factor.roles.root(x) for factor in factors]
+        self.priors = [factor.roles.prior_of_effects(x) for factor in factors]
+        self.later = [factor.own.ravel() for factor in factors[1:]]
+        self.rest = np.concatenate([np.zeros(0, np.int64), *self.later])
+        begins = np.cumsum([0, *(len(own) for own in self.later)])
+        self.parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(begins)]
+        self.quadratic = False  # whether one step of Newton's method led to the mode
+        self._note_coefficients()
+
+    def _note_coefficients(self) -> None:
+        """Find out which coordinates have no other role."""
+        roles = [(f.own.ravel(), f.roles.scales, f.roles.angles, f.changing) for f in self.factors]
+        known = np.concatenate([np.concatenate(one) for one in roles]).astype(np.int64)
+        self.coefficients = np.setdiff1d(np.arange(self.unit.size), known)
+        self.given = np.concatenate((self.rest, self.coefficients))
+
+    def is_exact(self) -> bool:
+        """Whether the data's precision is that of observations with one error."""
+        return bool(np.isin(self.factors[0].rates, RATES).all())
+
+    def leave_out_intercepts(self) -> None:
+        """Take back that the precision of data changes with coordinates like the intercept of log rates.
+
+        It does at fixed effects. At their mode it does not, since they make up for an intercept.
+        """
+        for number, factor in enumerate(self.factors):
+            kept = factor.rates == OF_LOG_SCALE
+            self.factors[number] = factor._replace(changing=factor.changing[kept], rates=factor.rates[kept])
+        self._note_coefficients()
+
+    def effects(self, x: np.ndarray, number: int) -> np.ndarray:
+        """The effects (J, K) of a factor at `x` (d,)."""
+        own = x[self.factors[number].own]
+        return np.asarray(own if self.factors[number].roles.centred else own @ self.roots[number].T)
+
+    def _rows(self, values: np.ndarray, number: int) -> np.ndarray:
+        """Derivatives (J, K, ...) by the program's own coordinates of a factor as those by its effects."""
+        if self.factors[number].roles.centred:
+            return values
+        return np.asarray(np.einsum("ba,jb...->ja...", np.linalg.inv(self.roots[number]), values))
+
+    def _columns(self, values: np.ndarray) -> np.ndarray:
+        """Derivatives (..., r + p) by all other effects and coefficients, the same way."""
+        values, lead = values.copy(), values.shape[:-1]
+        for number, part in enumerate(self.parts, start=1):
+            own = values[..., part].reshape(-1, *self.factors[number].own.shape)
+            turned = self._rows(np.moveaxis(own, 0, -1), number)
+            values[..., part] = np.moveaxis(turned, -1, 0).reshape(*lead, own[0].size)
+        return values
+
+    def score(self, x: np.ndarray) -> tuple[float, list[np.ndarray]]:
+        """The log density at `x` (d,) and the scores (J, K) in the effects of each factor."""
+        logp, score = self.density(x / self.unit)
+        score = score / self.unit
+        return logp, [self._rows(score[factor.own], i) for i, factor in enumerate(self.factors)]
+
+    def hessian(self, x: np.ndarray, *, whole: bool = False) -> _Hessian | None:
+        """The negative Hessian at `x` (d,), with coefficients or without; None without scores."""
+        first = self._rows(blocks_at(self.density, self.factors[0].own, x), 0)
+        first = self._rows(first.swapaxes(1, 2), 0).swapaxes(1, 2)
+        found = self.columns(x, self.given if whole else self.rest)
+        if found is None or not np.isfinite(first).all():
+            return None
+        values, vectors = np.linalg.eigh(first - self.priors[0])
+        first = self.priors[0] + (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
+        cross = self._columns(found[0].reshape(self.factors[0].own.size, found[0].shape[2]))
+        others = [np.zeros((0, cross.shape[1]))]
+        others += [self._columns(one.reshape(-1, cross.shape[1])) for one in found[1:]]
+        return _Hessian(first, cross, np.concatenate(others))
+
+    def columns(self, x: np.ndarray, coordinates: np.ndarray) -> list[np.ndarray] | None:
+        """Columns of the negative Hessian at `x` (d,), of the program's own coordinates, as rows (J, K, c) of
+        the effects of each factor; None without scores.
+
+        Those of effects are one-sided differences, which take half of the gradients.
+        """
+        scaled = x / self.unit
+        logp, here = self.density(scaled)
+        if not np.isfinite(logp):
+            return None
+        found = np.empty((x.size, len(coordinates)))
+        for c, k in enumerate(coordinates):
+            axis = np.zeros(x.size)
+            axis[k] = 1.0
+            v = self.density.curvature(scaled, axis, here if c < len(self.rest) else None)
+            if v is None:
+                return None
+            found[:, c] = v / self.unit / self.unit[k]
+        return [self._rows(found[factor.own], i) for i, factor in enumerate(self.factors)]
+
+    def find_mode(self, x: np.ndarray) -> np.ndarray | None:
+        """The mode of the effects, all else as at `x` (d,), by Newton's method with few Hessians."""
+        x, n, first = x.copy(), sum(factor.own.size for factor in self.factors), np.inf
+        logp, score = self.score(x)
+        for _ in range(_HESSIANS):
+            matrix, last = self.hessian(x), np.inf
+            if matrix is None:
+                return None
+            inverse = _Inverse(matrix)
+            for step in range(_STEPS):
+                move = inverse.solve(np.concatenate([one.ravel() for one in score]))
+                far = float(
+                    np.sqrt(
+                        max(sum(np.sum(s * m) for s, m in zip(score, self._split(move), strict=True)), 0.0)
+                        / n
+                    )
+                )
+                if first == np.inf:
+                    first = far
+                elif step == 1:
+                    self.quadratic |= far < _EXACT * first
+                if far < _NEAR:
+                    return x
+                if far > 0.5 * last:
+                    break
+                last = far
+                for _ in range(5):
+                    ahead = self._step(x, move)
+                    at_ahead, score_ahead = self.score(ahead)
+                    if at_ahead > logp - 1e-6 * abs(logp):
+                        break
+                    move = 0.5 * move
+                else:
+                    return None
+                x, logp, score = ahead, at_ahead, score_ahead
+        return x if last < 0.1 else None
+
+    def _split(self, values: np.ndarray) -> list[np.ndarray]:
+        """Numbers of all effects (n,) as arrays (J, K) of each factor."""
+        begins = np.cumsum([factor.own.size for factor in self.factors])[:-1]
+        parts = np.split(values, begins)
+        return [one.reshape(factor.own.shape) for one, factor in zip(parts, self.factors, strict=True)]
+
+    def _step(self, x: np.ndarray, move: np.ndarray) -> np.ndarray:
+        """`x` (d,) with effects moved by `move` (n,)."""
+        x = x.copy()
+        for number, (factor, own) in enumerate(zip(self.factors, self._split(move), strict=True)):
+            x[factor.own] += own if factor.roles.centred else own @ np.linalg.inv(self.roots[number]).T
+        return x
+
+    def means(
+        self, x: np.ndarray, number: int, matrix: _Hessian | None
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """How far effects (J, K) of a factor are from their prior means at `x` (d,), and A (J, K, r + p)."""
+        factor = self.factors[number]
+        slopes = np.zeros((*factor.own.shape, len(self.given)))
+        if not factor.roles.centred:
+            return self.effects(x, number), slopes
+        # Scales that are smaller change what the prior says alone.
+        narrower = x.copy()
+        narrower[factor.roles.scales] -= MOVE / factor.roles.power
+        gain = np.linalg.inv(factor.roles.prior_of_effects(narrower) - self.priors[number])
+        (_, here), (_, there) = self.score(x), self.score(narrower)
+        away = -(there[number] - here[number]) @ gain
+        end = self.parts[number - 1].stop if number else 0
+        later = np.arange(end, len(self.given))
+        if end < len(self.rest) and not self._mean_depends(x, narrower, factor, self.rest[end:]):
+            later = later[later >= len(self.rest)]
+        both = [self._central(point, self.given[later], factor) for point in (x, narrower)]
+        if both[0] is None or both[1] is None or not np.isfinite(away).all():
+            return None
+        slopes[:, :, later] = -np.einsum("jac,ab->jbc", both[1] - both[0], gain)
+        return away, self._columns(slopes)
+
+    def _central(self, x: np.ndarray, coordinates: np.ndarray, factor: GroupingFactor) -> np.ndarray | None:
+        """Columns (J, K, c) of the negative Hessian, rows of a factor, in the program's own coordinates."""
+        found = np.empty((*factor.own.shape, len(coordinates)))
+        for c, k in enumerate(coordinates):
+            axis = np.zeros(x.size)
+            axis[k] = 1.0
+            v = self.density.curvature(x / self.unit, axis)
+            if v is None:
+                return None
+            found[:, :, c] = (v / self.unit / self.unit[k])[factor.own]
+        return found
+
+    def _mean_depends(
+        self, x: np.ndarray, narrower: np.ndarray, factor: GroupingFactor, rest: np.ndarray
+    ) -> bool:
+        """Whether the prior means of a factor depend on the effects `rest` of later ones."""
+        axis = np.zeros(x.size)
+        axis[rest] = np.random.default_rng(2).choice([-1.0, 1.0], len(rest))
+        both = [self.density.curvature(point / self.unit, axis) for point in (x, narrower)]
+        if both[0] is None or both[1] is None:
+            return False
+        change = np.abs((both[1] - both[0])[factor.own])
+        return bool(change.max() > 1e-4 * np.abs(both[0]).max())
+
+    def laws(
+        self, x: np.ndarray, matrix: _Hessian, means: list[tuple[np.ndarray, np.ndarray]]
+    ) -> list[Effects] | None:
+        """The law of each factor around the mode `x` (d,)."""
+        slopes = [one[1].reshape(one[0].size, len(self.given)) for one in means]
+        data = matrix._replace(
+            first=matrix.first - self.priors[0],
+            cross=matrix.cross + _times(self.priors[0], slopes[0]),
+            others=matrix.others - self._prior_of_others(self.priors, slopes),
+        )
+        known = self._eliminate(data, slopes, self.priors, 1.0)
+        if not all(np.isfinite(law.precision).all() and np.isfinite(law.change).all() for law in known):
+            return None
+        values = np.concatenate(
+            [
+                np.zeros(0),
+                *(self.effects(x, i + 1).ravel() for i in range(len(self.later))),
+                x[self.coefficients],
+            ]
+        )
+        laws = []
+        for number, (factor, law, (away, means_of)) in enumerate(
+            zip(self.factors, known, means, strict=True)
+        ):
+            changing, rates = factor.changing, factor.rates
+            if number:
+                changing, rates = self._rates(x, data, slopes, known, number)
+            laws.append(self._effects(x, number, law, away, means_of, values, changing, rates))
+        return laws
+
+    def _prior_of_others(self, priors: list[np.ndarray], slopes: list[np.ndarray]) -> np.ndarray:
+        """What priors say of the negative Hessian (r, r + p)."""
+        r, total = len(self.rest), np.zeros((len(self.rest), len(self.given)))
+        for number, (prior, by) in enumerate(zip(priors, slopes, strict=True)):
+            one = -by
+            if number:
+                part = self.parts[number - 1]
+                one = one.copy()
+                one[:, part] += np.eye(part.stop - part.start)
+            total += one[:, :r].T @ _times(prior, one)
+        return total
+
+    def _eliminate(
+        self, data: _Hessian, slopes: list[np.ndarray], priors: list[np.ndarray], factor: float
+    ) -> list[_Law]:
+        """The law of each factor given later ones, the effects before it integrated out."""
+        r = len(self.rest)
+        first = priors[0] + factor * data.first
+        cross = factor * data.cross - _times(priors[0], slopes[0])
+        change = -_solve(first, cross)
+        found = [_Law(first, change)]
+        left = self._prior_of_others(priors, slopes) + factor * data.others + cross[:, :r].T @ change
+        for number, part in enumerate(self.parts, start=1):
+            groups, k = self.factors[number].own.shape
+            own = 0.5 * (left[part, part] + left[part, part].T)
+            blocks = own.reshape(groups, k, groups, k)[np.arange(groups), :, np.arange(groups), :]
+            change = np.zeros((groups * k, left.shape[1]))
+            change[:, part.stop :] = -cho_solve(cho_factor(own), left[part, part.stop :])
+            found.append(_Law(blocks, change))
+            left = left + left[:, part] @ change
+        return found
+
+    def _rates(
+        self, x: np.ndarray, data: _Hessian, slopes: list[np.ndarray], known: list[_Law], number: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """With which coordinates the precision of a later factor changes, and how fast, about."""
+        first = self.factors[0]
+        scales = np.concatenate([factor.roles.scales for factor in self.factors[:number]])
+        found: dict[int, float] = {}
+        size = np.diagonal(np.linalg.inv(self.priors[number]))
+        for k in np.concatenate((scales, first.changing)).astype(np.int64):
+            logs = []
+            for sign in (-1.0, 1.0):
+                moved = x.copy()
+                moved[k] += sign * _STEP
+                priors = [factor.roles.prior_of_effects(moved) for factor in self.factors]
+                factor = float(np.exp(sign * _STEP * first.rates[first.changing == k].sum()))
+                precision = self._eliminate(data, slopes, priors, factor)[number].precision
+                rest = np.diagonal(precision - priors[number], axis1=1, axis2=2) @ size
+                logs.append(np.log(np.maximum(rest, 1e-12)))
+            rate = float(np.median(logs[1] - logs[0])) / (2.0 * _STEP)
+            if abs(rate) > SLOW:
+                found[int(k)] = rate
+        return np.array([*found], np.int64), np.array([*found.values()])
+
+    def _effects(
+        self,
+        x: np.ndarray,
+        number: int,
+        law: _Law,
+        away: np.ndarray,
+        means: np.ndarray,
+        values: np.ndarray,
+        changing: np.ndarray,
+        rates: np.ndarray,
+    ) -> Effects:
+        """The numbers of the law of a factor; `values` (r + p,) are those of what is given."""
+        factor, prior = self.factors[number], self.priors[number]
+        roles, own = factor.roles, factor.own
+        lowest, vectors = np.linalg.eigh(law.precision - prior)
+        precision = (vectors * np.maximum(lowest, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
+        whole = prior + precision
+        slopes = np.einsum("jab,jbc->jac", whole, means - law.change.reshape(means.shape))
+        pulls = np.einsum("jab,jb->ja", whole, away) + slopes @ values
+        scale = np.sqrt(np.diagonal(np.linalg.inv(prior)))  # of effects, in the prior
+        units = self.unit[self.given].copy()
+        for later, part in enumerate(self.parts, start=1):
+            sizes = np.sqrt(np.diagonal(np.linalg.inv(self.priors[later])))
+            units[part] = np.tile(sizes, (part.stop - part.start) // len(sizes))
+        by_mean = np.abs(means / scale[:, None]).max(axis=(0, 1), initial=0.0) * units > _FAINT
+        sizes = np.abs(slopes) * scale[:, None] * units
+        is_effect = np.arange(len(units)) < len(self.rest)
+        entries = sizes.max(axis=1) > np.where(is_effect, 1e-4, _FAINT)
+        kept = by_mean | (entries.any(axis=0) & ~is_effect) | (entries.mean(axis=0) > _FULL)
+        group, column = np.nonzero(entries & is_effect & ~kept)
+        return Effects(
+            heads=np.concatenate((roles.scales, roles.angles)).astype(np.int64),
+            coefficients=self.given[kept],
+            own=own,
+            precision=precision,
+            pulls=pulls,
+            slopes=slopes[:, :, kept],
+            ties=np.column_stack((self.given[column], group)),
+            tied=slopes[group, :, column],
+            offsets=(self.effects(x, number) - away - means @ values)
+            if roles.centred
+            else np.zeros(own.shape),
+            means=means[:, :, kept],
+            centred=roles.centred,
+            changing=changing,
+            rates=rates,
+            middles=x[changing],
+            turn=roles.turn,
+            power=roles.power,
+        )
+
+
+class _Inverse:
+    """The inverse of the negative Hessian in all effects."""
+
+    def __init__(self, matrix: _Hessian) -> None:
+        self._first, self._cross = matrix.first, matrix.cross[:, : len(matrix.others)]
+        self._carried = _solve(matrix.first, self._cross)
+        self._rest = None
+        if len(matrix.others):
+            rest = matrix.others[:, : len(matrix.others)] - self._cross.T @ self._carried
+            self._rest = cho_factor(0.5 * (rest + rest.T))
+
+    def solve(self, v: np.ndarray) -> np.ndarray:
+        """The product (n,) with `v` (n,)."""
+        n = len(self._cross)
+        first = _solve(self._first, v[:n, None])[:, 0]
+        if self._rest is None:
+            return first
+        rest = cho_solve(self._rest, v[n:] - self._cross.T @ first)
+        return np.concatenate((first - self._carried @ rest, rest))
+
+
+def _times(blocks: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The product of a block (K, K), the same for all groups, with each group's rows of `v` (J K, m)."""
+    k = len(blocks)
+    return np.asarray(blocks @ v.reshape(len(v) // k, k, -1)).reshape(v.shape)
+
+
+def _solve(blocks: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The solutions (J K, m) of equations with blocks (J, K, K) and `v` (J K, m)."""
+    return np.asarray(np.linalg.solve(blocks, v.reshape(*blocks.shape[:2], -1))).reshape(v.shape)
