@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -436,6 +437,175 @@ def crossed_small(number: int) -> dict[str, Any]:
     return {"I": number, "J": number + 3, "n": 3, "y": rng.binomial(3, logistic(eta))}
 
 
+def maximal(likelihood: str, *, centred: bool) -> str:
+    """Crossed subjects and items, each with an intercept and a slope that are correlated."""
+    noise = likelihood == "normal"
+    parameters = (
+        "array[J] vector[2] u; array[I] vector[2] w;" if centred else "matrix[2, J] z_u; matrix[2, I] z_w;"
+    )
+    turned = """
+  matrix[2, J] u = diag_pre_multiply(tau_u, L_u) * z_u;
+  matrix[2, I] w = diag_pre_multiply(tau_w, L_w) * z_w;"""
+    prior = """
+  u ~ multi_normal_cholesky(rep_vector(0, 2), diag_pre_multiply(tau_u, L_u));
+  w ~ multi_normal_cholesky(rep_vector(0, 2), diag_pre_multiply(tau_w, L_w));"""
+    u, w = ("u[subject[n]][{}]", "w[item[n]][{}]") if centred else ("u[{}, subject[n]]", "w[{}, item[n]]")
+    terms = [f"b[{k}] + {u.format(k)} + {w.format(k)}" for k in (1, 2)]
+    return f"""
+data {{
+  int N; int J; int I;
+  array[N] int subject;
+  array[N] int item;
+  vector[N] x;
+  {"vector[N] y" if noise else "array[N] int y"};
+}}
+parameters {{
+  vector[2] b;
+  vector<lower=0>[2] tau_u;
+  vector<lower=0>[2] tau_w;
+  cholesky_factor_corr[2] L_u;
+  cholesky_factor_corr[2] L_w;
+  {"real<lower=0> sigma;" if noise else ""}
+  {parameters}
+}}
+model {{{"" if centred else turned}
+  vector[N] m;
+  b ~ normal(0, 5); tau_u ~ normal(0, 2); tau_w ~ normal(0, 2);
+  L_u ~ lkj_corr_cholesky(2); L_w ~ lkj_corr_cholesky(2);
+  {"sigma ~ normal(0, 2);" if noise else ""}
+  {prior if centred else "to_vector(z_u) ~ std_normal(); to_vector(z_w) ~ std_normal();"}
+  for (n in 1:N) m[n] = {terms[0]} + ({terms[1]}) * x[n];
+  y ~ {likelihood}({"m, sigma" if noise else "m"});
+}}
+"""
+
+
+def classes(*, centred: bool) -> str:
+    """Classes in schools, with slopes of the classes."""
+    own = (
+        "vector[S] a; vector[C] c; vector[C] v;"
+        if centred
+        else "vector[S] z_a; vector[C] z_c; vector[C] z_v;"
+    )
+    turned = """
+  vector[C] c = mu[1] + s[1] * z_a[school] + s[2] * z_c;
+  vector[C] v = mu[2] + s[3] * z_v;
+  z_a ~ std_normal(); z_c ~ std_normal(); z_v ~ std_normal();"""
+    prior = "a ~ normal(mu[1], s[1]); c ~ normal(a[school], s[2]); v ~ normal(mu[2], s[3]);"
+    return f"""
+data {{ int N; int S; int C; array[N] int group; array[C] int school; vector[N] x; vector[N] y; }}
+parameters {{ vector[2] mu; vector<lower=0>[3] s; real<lower=0> sigma; {own} }}
+model {{
+  {prior if centred else turned}
+  mu ~ normal(0, 5); s ~ normal(0, 2); sigma ~ normal(0, 2);
+  y ~ normal(c[group] + v[group] .* x, sigma);
+}}
+"""
+
+
+OVERDISPERSED = """
+data { int N; int J; array[N] int group; vector[N] x; array[N] int y; }
+parameters { real a; real b; vector[J] z; vector[N] z_each; real<lower=0> s; real<lower=0> s_each; }
+model {
+  a ~ normal(0, 3); b ~ normal(0, 1); s ~ normal(0, 1); s_each ~ normal(0, 1);
+  z ~ std_normal(); z_each ~ std_normal();
+  y ~ poisson_log(a + b * x + s * z[group] + s_each * z_each);
+}
+"""
+RATINGS = """
+data { int N; int J; int I; array[N] int person; array[N] int item; array[N] int y; }
+parameters { ordered[4] c; vector[J] z; vector[I] z_item; real<lower=0> s; real<lower=0> s_item; }
+model {
+  c ~ normal(0, 3); s ~ normal(0, 2); s_item ~ normal(0, 2); z ~ std_normal(); z_item ~ std_normal();
+  y ~ ordered_logistic(s * z[person] + s_item * z_item[item], c);
+}
+"""
+FACTORIAL = """
+data { int N; int A; int B; array[N] int i; array[N] int j; vector[N] y; }
+parameters {
+  real mu; vector[A] a; vector[B] b; matrix[A, B] ab;
+  real<lower=0> s_a; real<lower=0> s_b; real<lower=0> s_ab; real<lower=0> sigma;
+}
+model {
+  mu ~ normal(0, 10); s_a ~ normal(0, 3); s_b ~ normal(0, 3); s_ab ~ normal(0, 3); sigma ~ normal(0, 3);
+  a ~ normal(0, s_a); b ~ normal(0, s_b); to_vector(ab) ~ normal(0, s_ab);
+  for (n in 1:N) y[n] ~ normal(mu + a[i[n]] + b[j[n]] + ab[i[n], j[n]], sigma);
+}
+"""
+STUDIES = """
+data { int N; int S; array[N] int study; vector[N] y; vector<lower=0>[N] error; }
+parameters { real mu; vector[S] a; vector[N] theta; real<lower=0> s; real<lower=0> tau; }
+model {
+  mu ~ normal(0, 1); s ~ cauchy(0, 0.5); tau ~ cauchy(0, 0.5);
+  a ~ normal(mu, s); theta ~ normal(a[study], tau);
+  y ~ normal(theta, error);
+}
+"""
+
+
+def subjects_and_items(subjects: int, normal: bool = True) -> dict[str, Any]:
+    """Half as many items, each seen by all."""
+    rng, items = np.random.default_rng(3), subjects // 2
+    subject, item = (v.ravel() for v in np.meshgrid(np.arange(subjects), np.arange(items), indexing="ij"))
+    x = np.where((subject + item) % 2 == 0, -0.5, 0.5)
+    root = np.linalg.cholesky(np.array([[1.0, 0.4], [0.4, 1.0]]))
+    u = rng.normal(size=(subjects, 2)) @ (np.diag([1.0, 0.4]) @ root).T
+    w = rng.normal(size=(items, 2)) @ (np.diag([0.6, 0.3]) @ root).T
+    m = 0.5 + u[subject, 0] + w[item, 0] + (0.8 + u[subject, 1] + w[item, 1]) * x
+    y = m + rng.normal(size=m.size) if normal else rng.binomial(1, logistic(m))
+    data = {"N": m.size, "J": subjects, "I": items, "subject": subject + 1, "item": item + 1}
+    return data | {"x": x, "y": y}
+
+
+def classes_of(schools: int) -> dict[str, Any]:
+    """Four classes of twelve pupils in each school."""
+    rng, number = np.random.default_rng(4), 4 * schools
+    school, group = np.repeat(np.arange(schools), 4), np.repeat(np.arange(number), 12)
+    x = rng.normal(size=group.size)
+    c = 1.0 + 0.5 * rng.normal(size=schools)[school] + 0.3 * rng.normal(size=number)
+    y = c[group] + (0.5 + 0.2 * rng.normal(size=number))[group] * x + rng.normal(size=x.size)
+    return {"N": x.size, "S": schools, "C": number, "group": group + 1, "school": school + 1, "x": x, "y": y}
+
+
+def overdispersed(groups: int) -> dict[str, Any]:
+    """Eight counts in each group."""
+    rng, group = np.random.default_rng(5), np.repeat(np.arange(groups), 8)
+    x = rng.normal(size=group.size)
+    m = 1.0 + 0.3 * x + 0.6 * rng.normal(size=groups)[group] + 0.4 * rng.normal(size=x.size)
+    return {"N": x.size, "J": groups, "group": group + 1, "x": x, "y": rng.poisson(np.exp(m))}
+
+
+def ratings(persons: int) -> dict[str, Any]:
+    """Twelve items with five categories."""
+    rng, items = np.random.default_rng(6), 12
+    person, item = (v.ravel() for v in np.meshgrid(np.arange(persons), np.arange(items), indexing="ij"))
+    m = (
+        1.2 * rng.normal(size=persons)[person]
+        + 0.7 * rng.normal(size=items)[item]
+        + rng.logistic(size=person.size)
+    )
+    y = 1 + (m[:, None] > np.array([-2.0, -0.5, 0.7, 2.0])).sum(axis=1)
+    return {"N": y.size, "J": persons, "I": items, "person": person + 1, "item": item + 1, "y": y}
+
+
+def factorial(rows: int) -> dict[str, Any]:
+    """Six columns, and four observations in a cell."""
+    rng, columns = np.random.default_rng(16), 6
+    i, j, _ = (v.ravel() for v in np.meshgrid(*map(np.arange, (rows, columns, 4)), indexing="ij"))
+    y = 2.0 + rng.normal(size=rows)[i] + 0.5 * rng.normal(size=columns)[j] + rng.normal(size=i.size)
+    y += 0.3 * rng.normal(size=(rows, columns))[i, j]
+    return {"N": y.size, "A": rows, "B": columns, "i": i + 1, "j": j + 1, "y": y}
+
+
+def studies(number: int) -> dict[str, Any]:
+    """Three effects in each study, with known errors."""
+    rng, study = np.random.default_rng(14), np.repeat(np.arange(number), 3)
+    error = rng.uniform(0.1, 0.4, study.size)
+    theta = 0.3 + 0.2 * rng.normal(size=number)[study] + 0.1 * rng.normal(size=study.size)
+    y = theta + error * rng.normal(size=study.size)
+    return {"N": y.size, "S": number, "study": study + 1, "y": y, "error": error}
+
+
 class TailModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -465,4 +635,18 @@ MODELS = {
     "brownian_long": TailModel(BROWNIAN, walk_with_gap, 150, ("innovation", "noise")),
     "crossed": TailModel(CROSSED, crossed, 240, ("sigma",)),
     "crossed_small": TailModel(CROSSED_SMALL, crossed_small, 12, ("sigma",)),
+    "maximal_centred": TailModel(maximal("normal", centred=True), subjects_and_items, 40, ("tau_u", "tau_w")),
+    "maximal": TailModel(maximal("normal", centred=False), subjects_and_items, 40, ("tau_u", "tau_w")),
+    "maximal_choices": TailModel(
+        maximal("bernoulli_logit", centred=False),
+        functools.partial(subjects_and_items, normal=False),
+        60,
+        ("tau_u", "tau_w"),
+    ),
+    "classes_centred": TailModel(classes(centred=True), classes_of, 20, ("s", "sigma")),
+    "classes": TailModel(classes(centred=False), classes_of, 20, ("s", "sigma")),
+    "overdispersed": TailModel(OVERDISPERSED, overdispersed, 40, ("s", "s_each")),
+    "ratings": TailModel(RATINGS, ratings, 100, ("s", "s_item")),
+    "factorial": TailModel(FACTORIAL, factorial, 12, ("s_a", "s_b", "s_ab", "sigma")),
+    "studies": TailModel(STUDIES, studies, 20, ("s", "tau")),
 }

@@ -88,8 +88,7 @@ def _ridges(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]
     found = [f"{_list(children)} around {place}" for place, children in own.items()]
     if len(found) > _FEW:
         variables = Counter(variable_of(names[i]) for i in places)
-        counted = [f"{n:,} {name}" if n > 1 else name for name, n in variables.most_common()]
-        found = [f"{_list(counted)} around squares and products of other parameters, like {found[0]}"]
+        found = [f"{_list(_counted(variables))} around squares and products of other parameters, like {found[0]}"]
     return found
 
 
@@ -100,13 +99,14 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     if not latents:
         return []
     heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
-    # A variable of one entry is told by its name alone.
-    counted = [f"{n:,} {name}" if n > 1 else name for name, n in latents.most_common()]
-    effects = max(learnt.get("field_effects", np.zeros(1, np.int64)).tolist())
-    if effects:
-        return [
-            f"{_list(counted)}: {effects} effects of each group, with scales and correlations {_list(heads)}"
-        ]
+    counted = _counted(latents)
+    effects = learnt.get("field_effects", np.zeros(len(names), np.int64))
+    if effects.any():
+        told = []
+        for k in sorted(set(effects[effects > 0].tolist()), reverse=True):  # factors of one size together
+            own = Counter(variable_of(name) for name, n in zip(names, effects, strict=True) if n == k)
+            told.append(f"{_list(_counted(own))}: {k} {'effects' if k > 1 else 'effect'} of each group")
+        return [f"{'; '.join(told)}, with scales and correlations {_list(heads)}"]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))
     given = [int(i) for i in np.flatnonzero(root >= 0)]
@@ -114,6 +114,11 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         f" ({join_names([names[i] for i in given])} given {names[int(root[given[0]])]})" if given else ""
     )
     return [f"a latent field of {_list(counted)}{depends}{of_heads}"]
+
+
+def _counted(variables: Counter[str]) -> list[str]:
+    """Variables with the numbers of their entries, the largest first; one entry is told by the name alone."""
+    return [f"{n:,} {name}" if n > 1 else name for name, n in variables.most_common()]
 
 
 def _list(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ are
     coefficients (p,)                those of g
     own          (K, J)              those of the effects
     changing     (r,), (r,), (r,)    coordinates v, their rates rho and their middles
+                 (r,), (r, J)        their powers epsilon and the shares w_j
     D            (K (K + 1) / 2, J)  row by row of its lower triangle
     b, E         (K, J), (K, p, J)   where programs are centred, b_j - E_j g stands for b_j - D_j a_j - E_j g
     ties         (t,), (t,), (K, t)  coordinates, groups and what they take off b_j, one by one: columns of E
@@ -52,8 +53,9 @@ def write_x(rows: Any, x: Any, e: Any, several: Any) -> Any:
     header, flat, at = rows[0], rows.reshape(-1), places(rows[0])
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
+    f = np.empty(groups)
     log_det = _write_root(header, flat, at[0], x, root) * header[IS_CENTRED] * groups
-    _condition(header, flat, at, x, e, root, arrays, vectors)
+    _condition(header, flat, at, x, e, f, root, arrays, vectors)
     factor, mean, w, effects = arrays[2], vectors[1], vectors[2], vectors[3]
     _gather(flat[at[2] : at[3]], x, w)
     log_det -= _log_diagonal(factor)
@@ -95,8 +97,9 @@ def write_z(rows: Any, x: Any, e: Any) -> None:
     header, flat, at = rows[0], rows.reshape(-1), places(rows[0])
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
+    f = np.empty(groups)
     _write_root(header, flat, at[0], x, root)
-    _condition(header, flat, at, x, e, root, arrays, vectors)
+    _condition(header, flat, at, x, e, f, root, arrays, vectors)
     factor, mean, w, z = arrays[2], vectors[1], vectors[2], vectors[3]
     _gather(flat[at[2] : at[3]], x, w)
     if header[IS_CENTRED] > 0.0:
@@ -128,12 +131,13 @@ def turn_score(rows: Any, z: Any, x: Any, e: Any, by_e: Any, score: Any, sign: A
     header, flat, at = rows[0], rows.reshape(-1), places(rows[0])
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((4, k, k, groups)), np.empty((9, k, groups))
+    f, by_factor = np.empty(groups), np.empty(groups)
     _write_root(header, flat, at[0], x, root)
-    _condition(header, flat, at, x, e, root, arrays, vectors)
+    _condition(header, flat, at, x, e, f, root, arrays, vectors)
     tied, rest, factor, by_m = arrays[0], arrays[1], arrays[2], arrays[3]
     pull, mean, w, moved = vectors[0], vectors[1], vectors[2], vectors[3]
     s_x, g, a, along, by_effects = vectors[4], vectors[5], vectors[6], vectors[7], vectors[8]
-    own, centred, f = flat[at[2] : at[3]], header[IS_CENTRED] > 0.0, _precision_factor(header, flat, at, x)
+    own, centred = flat[at[2] : at[3]], header[IS_CENTRED] > 0.0
     _gather(own, z, moved)
     _gather(own, score, s_x)
     if several:
@@ -197,34 +201,37 @@ def turn_score(rows: Any, z: Any, x: Any, e: Any, by_e: Any, score: Any, sign: A
         for m in range(k):
             _add_product(by_m[i, m], -0.5, a[i], mean[m])
             _add_product(by_m[i, m], -0.5, mean[i], a[m])
-    by_root, by_f = np.zeros((k, k)), 0.0
+    by_root, by_f = np.zeros((k, k)), by_factor  # times f
+    _clear(by_f)
     for i in range(k):
         for m in range(i + 1):
-            by_f += (1.0 if i == m else 2.0) * _dot(by_m[i, m], rest[i, m])
-        _clear(along[i])  # f C a
+            _add_product(by_f, 1.0 if i == m else 2.0, by_m[i, m], rest[i, m])
+        _clear(along[i])  # C a
         for m in range(i + 1):
-            _add(along[i], f * root[i, m], a[m])
-        by_f += _dot(along[i], pull[i])
+            _add(along[i], root[i, m], a[m])
+        _add_product(by_f, 1.0, along[i], pull[i])
+        for j in range(groups):
+            along[i, j] *= f[j]
         for m in range(i + 1):
-            by_root[i, m] += f * _dot(pull[i], a[m])
+            by_root[i, m] += _dot(pull[i], a[m])
             for q in range(k):
-                by_root[i, m] += 2.0 * f * _dot(tied[i, q], by_m[q, m])
+                by_root[i, m] += 2.0 * _dot(tied[i, q], by_m[q, m])
             if centred:
                 by_root[i, m] += _dot(s_x[i], w[m])
             elif several:
                 by_root[i, m] += _dot(by_effects[i], w[m])
         for q in range(int(header[N_COEFFICIENTS])):
             begin = (i * int(header[N_COEFFICIENTS]) + q) * groups
-            here = -_dot(flat[at[8] + begin : at[8] + begin + groups], along[i])
+            here = -_dot(flat[at[10] + begin : at[10] + begin + groups], along[i])
             if centred:
-                here += _dot(flat[at[13] + begin : at[13] + begin + groups], s_x[i])
+                here += _dot(flat[at[15] + begin : at[15] + begin + groups], s_x[i])
             by_e[int(flat[at[1] + q])] += sign * here
         for q in range(int(header[N_TIES])):
-            group, value = int(flat[at[10] + q]), flat[at[11] + i * int(header[N_TIES]) + q]
-            by_e[int(flat[at[9] + q])] -= sign * value * along[i, group]
+            group, value = int(flat[at[12] + q]), flat[at[13] + i * int(header[N_TIES]) + q]
+            by_e[int(flat[at[11] + q])] -= sign * value * along[i, group]
     _add_to_heads(header, flat, at[0], x, root, by_root, groups if centred else 0, sign, score)
     for q in range(int(header[N_CHANGING])):
-        score[int(flat[at[3] + q])] += sign * flat[at[4] + q] * by_f
+        score[int(flat[at[3] + q])] += sign * _slope_of_factor(flat, at, q, x, f, by_f)
 
 
 @kernel(ordered=True, counted=False)
@@ -248,7 +255,9 @@ def places(header: Any) -> Any:
     changing = own + n
     rates = changing + int(header[N_CHANGING])
     middles = rates + int(header[N_CHANGING])
-    precision = middles + int(header[N_CHANGING])
+    powers = middles + int(header[N_CHANGING])
+    shares = powers + int(header[N_CHANGING])
+    precision = shares + int(header[N_CHANGING]) * (n // k)
     pulls = precision + n // k * triangle
     slopes = pulls + n
     ties = slopes + n * p
@@ -257,7 +266,21 @@ def places(header: Any) -> Any:
     offsets = tied + k * int(header[N_TIES])
     means = offsets + centred * n
     end = means + centred * n * p
-    inner = coefficients, own, changing, rates, middles, precision, pulls, slopes, ties, groups, tied
+    inner = (
+        coefficients,
+        own,
+        changing,
+        rates,
+        middles,
+        powers,
+        shares,
+        precision,
+        pulls,
+        slopes,
+        ties,
+        groups,
+        tied,
+    )
     return COLUMNS, *inner, offsets, means, end
 
 
@@ -318,33 +341,67 @@ def _add_to_heads(
 
 
 @kernel(ordered=True, counted=False)
-def _precision_factor(header: Any, flat: Any, at: Any, x: Any) -> Any:
-    """f, 1 where there is no v."""
+def _write_factors(header: Any, flat: Any, at: Any, x: Any, f: Any) -> None:
+    """Write f of each group to `f` (J,)."""
     log_f = 0.0
+    for j in range(f.size):
+        f[j] = 1.0
     for q in range(int(header[N_CHANGING])):
-        log_f += flat[at[4] + q] * (x[int(flat[at[3] + q])] - flat[at[5] + q])
-    return np.exp(log_f)
+        away = x[int(flat[at[3] + q])] - flat[at[5] + q]
+        log_f += flat[at[4] + q] * away
+        if flat[at[6] + q] != 0.0:
+            change = _power(flat[at[6] + q] * away) - 1.0
+            for j in range(f.size):
+                f[j] += flat[at[7] + q * f.size + j] * change
+    for j in range(f.size):
+        f[j] = np.exp(log_f) / f[j]
 
 
 @kernel(ordered=True, counted=False)
-def _condition(header: Any, flat: Any, at: Any, x: Any, e: Any, root: Any, arrays: Any, vectors: Any) -> None:
-    """Write D C, f C^T D C and R, its lower triangle, to the first `arrays` (3, K, K, J) or more; and
-    b - E g and m to the first `vectors` (2, K, J) or more.
+def _power(log_value: Any) -> Any:
+    """e to this power; beyond what matters a constant, so that no quotient is infinite by infinite."""
+    return np.exp(min(log_value, 300.0))
+
+
+@kernel(ordered=True, counted=False)
+def _slope_of_factor(flat: Any, at: Any, q: Any, x: Any, f: Any, by_f: Any) -> Any:
+    """The derivative in the changing coordinate `q`; `by_f` (J,) is that in log f."""
+    away, power, total, log_f = x[int(flat[at[3] + q])] - flat[at[5] + q], flat[at[6] + q], 0.0, 0.0
+    for j in range(f.size):
+        total += by_f[j]
+    total *= flat[at[4] + q]
+    if power != 0.0:
+        for k in range(at[4] - at[3]):
+            log_f += flat[at[4] + k] * (x[int(flat[at[3] + k])] - flat[at[5] + k])
+        scaled = power * _power(power * away) / np.exp(log_f)
+        for j in range(f.size):
+            total -= by_f[j] * f[j] * flat[at[7] + q * f.size + j] * scaled
+    return total
+
+
+@kernel(ordered=True, counted=False)
+def _condition(
+    header: Any, flat: Any, at: Any, x: Any, e: Any, f: Any, root: Any, arrays: Any, vectors: Any
+) -> None:
+    """Write f to `f` (J,), f D C, f C^T D C and R, its lower triangle, to the first `arrays` (3, K, K, J) or
+    more, and f (b - E g) and m to the first `vectors` (2, K, J) or more.
     """
     k, groups, p, ties = len(root), arrays.shape[3], int(header[N_COEFFICIENTS]), int(header[N_TIES])
     tied, rest, factor, pull, mean = arrays[0], arrays[1], arrays[2], vectors[0], vectors[1]
-    f = _precision_factor(header, flat, at, x)
+    _write_factors(header, flat, at, x, f)
     for i in range(k):
         for m in range(k):
             _clear(tied[i, m])
             for q in range(m, k):
-                begin = at[6] + (max(i, q) * (max(i, q) + 1) // 2 + min(i, q)) * groups
+                begin = at[8] + (max(i, q) * (max(i, q) + 1) // 2 + min(i, q)) * groups
                 _add(tied[i, m], root[q, m], flat[begin : begin + groups])
+            for j in range(groups):
+                tied[i, m, j] *= f[j]
     for i in range(k):
         for m in range(i + 1):
             _clear(rest[i, m])
             for q in range(i, k):
-                _add(rest[i, m], f * root[q, i], tied[q, m])
+                _add(rest[i, m], root[q, i], tied[q, m])
     for i in range(k):
         for m in range(i + 1):
             _copy(factor[i, m], rest[i, m])
@@ -356,16 +413,18 @@ def _condition(header: Any, flat: Any, at: Any, x: Any, e: Any, root: Any, array
                 else:
                     factor[i, m, j] /= factor[m, m, j]
     for i in range(k):
-        _copy(pull[i], flat[at[7] + i * groups : at[7] + (i + 1) * groups])
+        _copy(pull[i], flat[at[9] + i * groups : at[9] + (i + 1) * groups])
         for q in range(p):
-            begin = at[8] + (i * p + q) * groups
+            begin = at[10] + (i * p + q) * groups
             _add(pull[i], -e[int(flat[at[1] + q])], flat[begin : begin + groups])
         for q in range(ties):
-            pull[i, int(flat[at[10] + q])] -= e[int(flat[at[9] + q])] * flat[at[11] + i * ties + q]
+            pull[i, int(flat[at[12] + q])] -= e[int(flat[at[11] + q])] * flat[at[13] + i * ties + q]
+        for j in range(groups):
+            pull[i, j] *= f[j]
     for i in range(k):
         _clear(mean[i])
         for m in range(i, k):
-            _add(mean[i], f * root[m, i], pull[m])
+            _add(mean[i], root[m, i], pull[m])
     _solve(factor, mean)
     _solve_transposed(factor, mean)
 
@@ -375,9 +434,9 @@ def _write_means(header: Any, flat: Any, at: Any, e: Any, means: Any) -> None:
     """Write a to `means` (K, J)."""
     groups, p = means.shape[1], int(header[N_COEFFICIENTS])
     for i in range(len(means)):
-        _copy(means[i], flat[at[12] + i * groups : at[12] + (i + 1) * groups])
+        _copy(means[i], flat[at[14] + i * groups : at[14] + (i + 1) * groups])
         for q in range(p):
-            begin = at[13] + (i * p + q) * groups
+            begin = at[15] + (i * p + q) * groups
             _add(means[i], e[int(flat[at[1] + q])], flat[begin : begin + groups])
 
 

@@ -48,6 +48,8 @@ class Effects(NamedTuple):
     changing: np.ndarray  # (r,) the coordinates v
     rates: np.ndarray  # (r,) rho
     middles: np.ndarray  # (r,) of v
+    powers: np.ndarray  # (r,) epsilon
+    shares: np.ndarray  # (r, J) w
     turn: float  # t is tanh of this multiple of the coordinate
     power: float  # beta: 1 for log scales, 1/2 for log variances and -1/2 for log precisions
 
@@ -86,6 +88,7 @@ def _rows_of(law: Effects) -> np.ndarray:
     lower = np.tril_indices(k)
     by_groups = [law.precision[:, lower[0], lower[1]], law.pulls, law.slopes]
     numbers = [law.heads, law.coefficients, law.own.T, law.changing, law.rates, law.middles]
+    numbers += [law.powers, law.shares]
     numbers += [np.moveaxis(v, 0, -1) for v in by_groups]
     numbers += [law.ties.T, law.tied.T]
     if law.centred:
@@ -138,23 +141,25 @@ def _effects_in(rows: np.ndarray) -> Effects:
         """An array (J, ...), which has its groups last among the numbers of the rows."""
         return np.moveaxis(parts[number].reshape(*shape, groups), -1, 0)
 
-    packed, precision = by_group(6, len(lower[0])), np.zeros((groups, k, k))
+    packed, precision = by_group(8, len(lower[0])), np.zeros((groups, k, k))
     precision[:, lower[0], lower[1]] = precision[:, lower[1], lower[0]] = packed
     return Effects(
         heads=parts[0].astype(np.int64),
         coefficients=parts[1].astype(np.int64),
         own=by_group(2, k).astype(np.int64),
         precision=precision,
-        pulls=by_group(7, k),
-        slopes=by_group(8, k, p),
-        ties=np.column_stack((parts[9], parts[10])).astype(np.int64),
-        tied=parts[11].reshape(k, -1).T,
-        offsets=by_group(12, k) if centred else np.zeros((groups, k)),
-        means=by_group(13, k, p) if centred else np.zeros((groups, k, p)),
+        pulls=by_group(9, k),
+        slopes=by_group(10, k, p),
+        ties=np.column_stack((parts[11], parts[12])).astype(np.int64),
+        tied=parts[13].reshape(k, -1).T,
+        offsets=by_group(14, k) if centred else np.zeros((groups, k)),
+        means=by_group(15, k, p) if centred else np.zeros((groups, k, p)),
         centred=bool(centred),
         changing=parts[3].astype(np.int64),
         rates=parts[4],
         middles=parts[5],
+        powers=parts[6],
+        shares=parts[7].reshape(-1, groups),
         turn=float(header[TURN]),
         power=float(header[POWER]),
     )
@@ -200,4 +205,6 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
         whole = np.concatenate((*others, law.own.ravel()))
         if not are_coordinates(whole, d) or len(set(whole)) < len(whole):
             return False
+    if np.any(law.shares < 0.0) or np.any(law.shares.sum(axis=0) > 1.0 + 1e-9):
+        return False
     return bool(np.linalg.eigvalsh(law.precision).min() >= -1e-6 * max(float(law.precision.max()), 1.0))

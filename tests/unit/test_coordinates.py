@@ -85,6 +85,10 @@ def test_effects_are_told_with_their_scales_and_correlations() -> None:
     effects = np.array([2, 2, 2, 2, 2, 2, 0, 0])
     text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2]) | {"field_effects": effects}], NAMES)
     assert text == "3 theta, 3 lambda: 2 effects of each group, with scales and correlations mu, tau"
+    effects = np.array([2, 2, 2, 1, 1, 1, 0, 0])
+    text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2]) | {"field_effects": effects}], NAMES)
+    both = "3 theta: 2 effects of each group; 3 lambda: 1 effect of each group"
+    assert text == f"{both}, with scales and correlations mu, tau"
 
 
 def test_a_field_without_heads_and_beside_a_bend() -> None:

@@ -51,6 +51,8 @@ def some_law(
         changing=order[heads + 2 : heads + 3][: int(noise)],
         rates=np.array([-2.0])[: int(noise)],
         middles=np.array([0.3])[: int(noise)],
+        powers=np.zeros(int(noise)),
+        shares=np.zeros((int(noise), groups)),
         turn=0.5,
         power=power,
     )
@@ -86,8 +88,11 @@ def some_factors(centred: tuple[bool, ...]) -> tuple[list[Effects], int]:
             means=means * centred[number],
             centred=centred[number],
             changing=np.array([error, *heads[:number, 0]]),
-            rates=np.array([-2.0, *(-0.3 for _ in range(number))]),
+            rates=np.array([-0.5, *(0.1 for _ in range(number))]),
             middles=np.array([0.3, *(0.1 for _ in range(number))]),
+            powers=np.array([0.0, 2.0, -1.0])[: number + 1],
+            shares=rng.dirichlet(np.ones(number + 1), groups).T
+            * np.array([0.0, 1.0, 1.0])[: number + 1, None],
             turn=1.0,
             power=1.0,
         )
@@ -209,7 +214,8 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
         lambda rows, law: rows.__setitem__((0, OWN_ROWS), 1.0),
         lambda rows, law: rows.__setitem__((0, TURN), 0.0),
         lambda rows, law: rows.reshape(-1).__setitem__(rows.shape[1], float(law.own[0, 0])),
-        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 4), -9.0),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 10), -9.0),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 5), -0.1),
         lambda rows, law: rows.__setitem__((1, 0), np.nan),
     ],
     ids=[
@@ -222,6 +228,7 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
         "turn",
         "head is moved",
         "precision",
+        "share",
         "NaN",
     ],
 )
@@ -364,7 +371,8 @@ def test_nested_factors_have_a_law_each() -> None:
     assert {names[i] for i in classes.coefficients} == {"mu", "slope"}
     assert len(classes.ties) == 30  # each class has one school
     assert sorted(names[i] for i in schools.changing) == ["s", "sigma"]
-    assert schools.rates.sum() == pytest.approx(-2.0, abs=0.1)  # both scales twice as large: a quarter
+    np.testing.assert_array_equal(schools.powers, [2.0, 2.0])
+    assert (np.abs(schools.shares.sum(axis=0) - 1.0) < 0.1).all()  # both scales twice as large: a quarter
 
 
 def test_crossed_factors_have_a_law_each() -> None:

@@ -29,7 +29,7 @@ _STEP = 0.5  # of a scale, for the rate at which the precision of a later factor
 MOST_COLUMNS = 400  # effects of all factors but the largest, and coefficients
 MOST_NUMBERS = 100_000  # of the data in the law: beyond that it costs more than it brings
 _FAINT = 1e-6  # a coefficient with a smaller effect on the score, in scales, is none
-SLOW = 0.02  # a smaller rate is none
+_SLOW = 0.02  # a smaller rate is none
 _FULL = 0.25  # a column of E with a larger share of entries is kept whole
 OF_LOG_SCALE = -2.0
 RATES = (
@@ -113,7 +113,7 @@ def fit_effects(
     mode = space.find_mode(x)
     if mode is None:
         return None
-    if space.quadratic and len(factors) == 1 and factors[0].own.shape[1] == 1 and space.is_exact():
+    if space.quadratic and len(factors) == 1 and factors[0].own.shape[1] == 1:
         return None  # data are normal: scores tell groups this law
     if not space.quadratic:
         space.leave_out_intercepts()
@@ -162,10 +162,6 @@ class _EffectSpace:
         known = np.concatenate([np.concatenate(one) for one in roles]).astype(np.int64)
         self.coefficients = np.setdiff1d(np.arange(self.unit.size), known)
         self.given = np.concatenate((self.rest, self.coefficients))
-
-    def is_exact(self) -> bool:
-        """Whether the data's precision is that of observations with one error."""
-        return bool(np.isin(self.factors[0].rates, RATES).all())
 
     def leave_out_intercepts(self) -> None:
         """Take back that the precision of data changes with coordinates like the intercept of log rates.
@@ -360,9 +356,16 @@ class _EffectSpace:
             zip(self.factors, known, means, strict=True)
         ):
             changing, rates = factor.changing, factor.rates
+            powers, shares = np.zeros(len(changing)), np.zeros((len(changing), len(factor.own)))
             if number:
-                changing, rates = self._rates(x, data, slopes, known, number)
-            laws.append(self._effects(x, number, law, away, means_of, values, changing, rates))
+                changing, powers, shares = self._shares(x, data, slopes, number)
+                rates = np.zeros(len(changing))
+            alone = self._effects(x, number, law, away, means_of, values)
+            laws.append(
+                alone._replace(
+                    changing=changing, rates=rates, middles=x[changing], powers=powers, shares=shares
+                )
+            )
         return laws
 
     def _prior_of_others(self, priors: list[np.ndarray], slopes: list[np.ndarray]) -> np.ndarray:
@@ -397,15 +400,20 @@ class _EffectSpace:
             left = left + left[:, part] @ change
         return found
 
-    def _rates(
-        self, x: np.ndarray, data: _Hessian, slopes: list[np.ndarray], known: list[_Law], number: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """With which coordinates the precision of a later factor changes, and how fast, about."""
-        first = self.factors[0]
-        scales = np.concatenate([factor.roles.scales for factor in self.factors[:number]])
-        found: dict[int, float] = {}
-        size = np.diagonal(np.linalg.inv(self.priors[number]))
-        for k in np.concatenate((scales, first.changing)).astype(np.int64):
+    def _shares(
+        self, x: np.ndarray, data: _Hessian, slopes: list[np.ndarray], number: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """With which coordinates the precision of a later factor changes, their powers, and shares (r, J).
+
+        Scales of earlier factors, and the error of data, are parts of the variance of what the data say.
+        """
+        first, before = self.factors[0], [factor.roles for factor in self.factors[:number]]
+        powers = {int(k): 2.0 * roles.power for roles in before for k in roles.scales}
+        powers |= {
+            int(k): -rate for k, rate in zip(first.changing, first.rates, strict=True) if rate in RATES
+        }
+        size, shares = np.diagonal(np.linalg.inv(self.priors[number])), {}
+        for k, power in powers.items():
             logs = []
             for sign in (-1.0, 1.0):
                 moved = x.copy()
@@ -415,10 +423,12 @@ class _EffectSpace:
                 precision = self._eliminate(data, slopes, priors, factor)[number].precision
                 rest = np.diagonal(precision - priors[number], axis1=1, axis2=2) @ size
                 logs.append(np.log(np.maximum(rest, 1e-12)))
-            rate = float(np.median(logs[1] - logs[0])) / (2.0 * _STEP)
-            if abs(rate) > SLOW:
-                found[int(k)] = rate
-        return np.array([*found], np.int64), np.array([*found.values()])
+            share = np.clip((logs[0] - logs[1]) / (2.0 * _STEP * power), 0.0, 1.0)
+            if share.max() > _SLOW:
+                shares[k] = share
+        found = np.array([*shares.values()]).reshape(len(shares), len(self.factors[number].own))
+        found /= np.maximum(found.sum(axis=0), 1.0)
+        return np.array([*shares], np.int64), np.array([powers[k] for k in shares]), found
 
     def _effects(
         self,
@@ -428,10 +438,11 @@ class _EffectSpace:
         away: np.ndarray,
         means: np.ndarray,
         values: np.ndarray,
-        changing: np.ndarray,
-        rates: np.ndarray,
     ) -> Effects:
-        """The numbers of the law of a factor; `values` (r + p,) are those of what is given."""
+        """The numbers of the law of a factor whose data have a precision that does not change.
+
+        `values` (r + p,) are those of what is given.
+        """
         factor, prior = self.factors[number], self.priors[number]
         roles, own = factor.roles, factor.own
         lowest, vectors = np.linalg.eigh(law.precision - prior)
@@ -464,9 +475,11 @@ class _EffectSpace:
             else np.zeros(own.shape),
             means=means[:, :, kept],
             centred=roles.centred,
-            changing=changing,
-            rates=rates,
-            middles=x[changing],
+            changing=np.zeros(0, np.int64),
+            rates=np.zeros(0),
+            middles=np.zeros(0),
+            powers=np.zeros(0),
+            shares=np.zeros((0, len(own))),
             turn=roles.turn,
             power=roles.power,
         )

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, effects_rows
-from .effects_fit import RATES, SLOW, GroupingFactor, Roles, blocks_at, fit_effects
+from .effects_fit import RATES, GroupingFactor, Roles, blocks_at, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
@@ -225,20 +225,12 @@ def _right_guess(
                 return False
         return True
 
-    def rate_of(roles: Roles, k: int) -> float:
-        """The rate at which the data's precision changes when `k` moves, about."""
-        (low, before), (high, after) = moved[k] if len(moved[k]) == 2 else [(x, here)] * 2
-        traces = [np.trace(roles.data(*one), axis1=1, axis2=2) for one in ((low, before), (high, after))]
-        logs = np.log(np.maximum(traces, 1e-12))
-        return float(np.median(logs[1] - logs[0]) / max(high[k] - low[k], MOVE))
-
     for roles in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
         data = roles.data(x, here)
         heads = [int(k) for k in (*roles.scales, *roles.angles)]
         if all(k in moved and explains(roles, data, k) for k in heads):
-            rates = {k: rate_of(roles, k) for k in moved if k not in heads}
-            rates |= {k: rate for k in rates for rate in RATES if explains(roles, data, k, rate)}
-            rates = {k: rate for k, rate in rates.items() if abs(rate) > SLOW}
+            rest = [(k, rate) for k in moved if k not in heads for rate in RATES]
+            rates = {k: rate for k, rate in rest if explains(roles, data, k, rate)}
             return roles, np.array([*rates], np.int64), np.array([*rates.values()])
     return None
 
