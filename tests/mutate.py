@@ -932,6 +932,24 @@ MUTATIONS = [
         unit("test_correlated_effects", "test_effects_are_standard_normal_where_data_are_normal"),
     ),
     Mutation(
+        "transport/effects_factor.py",
+        "by_effects[i, j] *= sign",
+        "by_effects[i, j] *= 1.0",
+        unit("test_correlated_effects", "test_so_has_the_map_of_several_factors"),
+    ),
+    Mutation(
+        "transport/fields/effects_fit.py",
+        "(logs[0] - logs[1]) / (2.0 * _STEP * power)",
+        "(logs[1] - logs[0]) / (2.0 * _STEP * power)",
+        unit("test_correlated_effects", "test_nested_factors_have_a_law_each"),
+    ),
+    Mutation(
+        "transport/fields/effects_fit.py",
+        "cross=matrix.cross + _times(self.priors[0], slopes[0]),",
+        "cross=matrix.cross - _times(self.priors[0], slopes[0]),",
+        ("statistical/test_effects.py::test_several_factors_have_the_same_law_in_both_forms",),
+    ),
+    Mutation(
         "transport/fields/effects_search.py",
         "orders.append(np.argsort(by_columns))",
         "orders.append(by_columns[::-1])",

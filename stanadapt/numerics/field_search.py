@@ -86,8 +86,13 @@ def possible_effects(variables: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.bincount(variables, minlength=1)[variables] >= LEAST_GROUPS)
 
 
-def _have_partners(target: Any, x: np.ndarray, unit: np.ndarray, members: np.ndarray) -> bool:
-    """Whether `members` are tied to a few others each, as effects are, by columns of the Hessian."""
+def _have_partners(
+    target: Any, x: np.ndarray, unit: np.ndarray, members: np.ndarray, variables: np.ndarray
+) -> bool:
+    """Whether `members` are tied to a few others each, as effects are, by columns of the Hessian.
+
+    Those of crossed factors are tied to all effects of the other one, but to few of their own `variables`.
+    """
     here, ahead = np.empty(x.size), np.empty(x.size)
     if not np.isfinite(log_density_gradient(target, x, here)):
         return False
@@ -97,7 +102,9 @@ def _have_partners(target: Any, x: np.ndarray, unit: np.ndarray, members: np.nda
         moved[j] += _STEP * unit[j]
         if np.isfinite(log_density_gradient(target, moved, ahead)):
             column = np.abs(ahead - here)[members] * unit[members]
-            tied += bool(1 < np.count_nonzero(column > _TIE * column.max()) <= most)
+            is_tied = column > _TIE * column.max()
+            own = np.count_nonzero(is_tied & (variables[members] == variables[j]))
+            tied += bool(1 < (own if own > 1 else np.count_nonzero(is_tied)) <= most)
     return 2 * tied > _PROBES
 
 
@@ -119,8 +126,10 @@ def search_field(
     """
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
-    if members is not None and not _have_partners(_aside(target, no_transport(), x.size), x, unit, members):
-        return None, _PROBES + 1
+    if members is not None:
+        aside = _aside(target, no_transport(), x.size)
+        if not _have_partners(aside, x, unit, members, variables):
+            return None, _PROBES + 1
     from ..transport.fields import field_learning  # here, since few runs come to it
 
     def density_in(transport: np.ndarray) -> Evaluate:

@@ -88,7 +88,9 @@ def _ridges(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]
     found = [f"{_list(children)} around {place}" for place, children in own.items()]
     if len(found) > _FEW:
         variables = Counter(variable_of(names[i]) for i in places)
-        found = [f"{_list(_counted(variables))} around squares and products of other parameters, like {found[0]}"]
+        found = [
+            f"{_list(_counted(variables))} around squares and products of other parameters, like {found[0]}"
+        ]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Correlated effects in the coordinates that Fisher HMC learns: scales and correlation have their known law.
+"""Effects of groups in the coordinates that Fisher HMC learns: scales and correlation have their known law.
 
 With normal data and a known error, effects and their means can be integrated out. The quantiles of what is
 left, two log scales and the correlation, are those of a density on a grid. Each test names the fault that it
@@ -147,3 +147,21 @@ def test_programs_that_are_centred_and_not_have_the_same_law(names: tuple[str, s
     for first, second in zip(*(np.moveaxis(one, -1, 0) for one in drawn), strict=True):
         thinned = [one[:, ::4].ravel() for one in (first, second)]
         assert stats.ks_2samp(*thinned).pvalue > 0.01 / (6 * 6)
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+@pytest.mark.parametrize("name", ["classes", "maximal"])
+def test_several_factors_have_the_same_law_in_both_forms(name: str, seed: int) -> None:
+    """Classes in schools, and subjects with items: a law of a later factor that is taken for another one."""
+    drawn = []
+    for form in (f"{name}_centred", name):
+        model = MODELS[form]
+        posterior, adaptation, _ = run(model.program, model.data(model.size // 2), seed=seed, draws=2_000)
+        assert (adaptation["field_effects"].values.max(axis=-1) > 0).all()
+        latents = adaptation["field_role"].values == 1
+        assert (latents.sum(axis=-1) == latents.shape[-1] - (6 if name == "classes" else 9)).all()
+        scales = [np.log(posterior[scale].values) for scale in model.scales]
+        drawn.append(np.concatenate([one.reshape(*one.shape[:2], -1) for one in scales], axis=-1))
+    for first, second in zip(*(np.moveaxis(one, -1, 0) for one in drawn), strict=True):
+        thinned = [one[:, ::4].ravel() for one in (first, second)]
+        assert stats.ks_2samp(*thinned).pvalue > 0.01 / (4 * 4)
