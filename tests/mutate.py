@@ -921,8 +921,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/effects_factor.py",
-        "by_f += _dot(along[i], pull[i])",
-        "by_f -= _dot(along[i], pull[i])",
+        "_add_product(by_f, 1.0, along[i], pull[i])",
+        "_add_product(by_f, -1.0, along[i], pull[i])",
         unit("test_correlated_effects", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
     ),
     Mutation(

@@ -88,9 +88,8 @@ def _ridges(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]
     found = [f"{_list(children)} around {place}" for place, children in own.items()]
     if len(found) > _FEW:
         variables = Counter(variable_of(names[i]) for i in places)
-        found = [
-            f"{_list(_counted(variables))} around squares and products of other parameters, like {found[0]}"
-        ]
+        listed = _list(_with_counts(variables))
+        found = [f"{listed} around squares and products of other parameters, like {found[0]}"]
     return found
 
 
@@ -101,13 +100,13 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     if not latents:
         return []
     heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
-    counted = _counted(latents)
+    counted = _with_counts(latents)
     effects = learnt.get("field_effects", np.zeros(len(names), np.int64))
     if effects.any():
         told = []
         for k in sorted(set(effects[effects > 0].tolist()), reverse=True):  # factors of one size together
             own = Counter(variable_of(name) for name, n in zip(names, effects, strict=True) if n == k)
-            told.append(f"{_list(_counted(own))}: {k} {'effects' if k > 1 else 'effect'} of each group")
+            told.append(f"{_list(_with_counts(own))}: {k} {'effects' if k > 1 else 'effect'} of each group")
         return [f"{'; '.join(told)}, with scales and correlations {_list(heads)}"]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))
@@ -118,7 +117,7 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     return [f"a latent field of {_list(counted)}{depends}{of_heads}"]
 
 
-def _counted(variables: Counter[str]) -> list[str]:
+def _with_counts(variables: Counter[str]) -> list[str]:
     """Variables with the numbers of their entries, the largest first; one entry is told by the name alone."""
     return [f"{n:,} {name}" if n > 1 else name for name, n in variables.most_common()]
 

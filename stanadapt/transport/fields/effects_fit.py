@@ -28,15 +28,13 @@ MOVE = 0.7  # of scales, in log
 _STEP = 0.5  # of a scale, for the rate at which the precision of a later factor changes with it
 MOST_COLUMNS = 400  # effects of all factors but the largest, and coefficients
 MOST_NUMBERS = 100_000  # of the data in the law: beyond that it costs more than it brings
-_FAINT = 1e-6  # a coefficient with a smaller effect on the score, in scales, is none
+# A coefficient with a smaller effect on the score, in scales, is none; columns of effects are not as exact.
+_FAINT, _FAINT_TIE = 1e-6, 1e-4
 _SLOW = 0.02  # a smaller rate is none
 _FULL = 0.25  # a column of E with a larger share of entries is kept whole
+# Of the precision of data: log scales, log variances and log precisions of errors.
 OF_LOG_SCALE = -2.0
-RATES = (
-    OF_LOG_SCALE,
-    -1.0,
-    1.0,
-)  # of the precision of data: log scales, log variances, log precisions of errors
+RATES = OF_LOG_SCALE, -1.0, 1.0
 _EXACT = 1e-6  # one step of Newton's method comes so near to the mode where the log density is quadratic
 _HESSIANS, _STEPS, _NEAR = 4, 8, 1e-3  # on the way to the mode; its distance from there, in deviations
 
@@ -118,7 +116,7 @@ def fit_effects(
     if not space.quadratic:
         space.leave_out_intercepts()
     found = space.hessian(mode, whole=True)
-    means = [space.means(mode, number, found) for number in range(len(factors))]
+    means = [space.means(mode, number) for number in range(len(factors))]
     if found is None or any(one is None for one in means):
         return None
     laws = space.laws(mode, found, [one for one in means if one is not None])
@@ -203,35 +201,31 @@ class _EffectSpace:
         """The negative Hessian at `x` (d,), with coefficients or without; None without scores."""
         first = self._rows(blocks_at(self.density, self.factors[0].own, x), 0)
         first = self._rows(first.swapaxes(1, 2), 0).swapaxes(1, 2)
-        found = self.columns(x, self.given if whole else self.rest)
-        if found is None or not np.isfinite(first).all():
+        found = self.columns(x, self.given if whole else self.rest, one_sided=len(self.rest))
+        if found is None or not (np.isfinite(first).all() and np.isfinite(found).all()):
             return None
         values, vectors = np.linalg.eigh(first - self.priors[0])
         first = self.priors[0] + (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-        cross = self._columns(found[0].reshape(self.factors[0].own.size, found[0].shape[2]))
-        others = [np.zeros((0, cross.shape[1]))]
-        others += [self._columns(one.reshape(-1, cross.shape[1])) for one in found[1:]]
-        return _Hessian(first, cross, np.concatenate(others))
+        rows = [
+            self._columns(self._rows(found[factor.own], number)).reshape(factor.own.size, found.shape[1])
+            for number, factor in enumerate(self.factors)
+        ]
+        return _Hessian(first, rows[0], np.concatenate((rows[0][:0], *rows[1:])))
 
-    def columns(self, x: np.ndarray, coordinates: np.ndarray) -> list[np.ndarray] | None:
-        """Columns of the negative Hessian at `x` (d,), of the program's own coordinates, as rows (J, K, c) of
-        the effects of each factor; None without scores.
-
-        Those of effects are one-sided differences, which take half of the gradients.
+    def columns(self, x: np.ndarray, coordinates: np.ndarray, *, one_sided: int = 0) -> np.ndarray | None:
+        """Columns (d, c) of the negative Hessian at `x` (d,), in the program's own coordinates; None without
+        scores. So many of the first are one-sided differences, which take half of the gradients.
         """
-        scaled = x / self.unit
-        logp, here = self.density(scaled)
-        if not np.isfinite(logp):
-            return None
-        found = np.empty((x.size, len(coordinates)))
+        scaled, found = x / self.unit, np.empty((x.size, len(coordinates)))
+        here = self.density(scaled)[1] if one_sided else None
         for c, k in enumerate(coordinates):
             axis = np.zeros(x.size)
             axis[k] = 1.0
-            v = self.density.curvature(scaled, axis, here if c < len(self.rest) else None)
+            v = self.density.curvature(scaled, axis, here if c < one_sided else None)
             if v is None:
                 return None
             found[:, c] = v / self.unit / self.unit[k]
-        return [self._rows(found[factor.own], i) for i, factor in enumerate(self.factors)]
+        return found
 
     def find_mode(self, x: np.ndarray) -> np.ndarray | None:
         """The mode of the effects, all else as at `x` (d,), by Newton's method with few Hessians."""
@@ -244,12 +238,8 @@ class _EffectSpace:
             inverse = _Inverse(matrix)
             for step in range(_STEPS):
                 move = inverse.solve(np.concatenate([one.ravel() for one in score]))
-                far = float(
-                    np.sqrt(
-                        max(sum(np.sum(s * m) for s, m in zip(score, self._split(move), strict=True)), 0.0)
-                        / n
-                    )
-                )
+                gain = sum(np.sum(s * m) for s, m in zip(score, self._split(move), strict=True))
+                far = float(np.sqrt(max(gain, 0.0) / n))
                 if first == np.inf:
                     first = far
                 elif step == 1:
@@ -283,9 +273,7 @@ class _EffectSpace:
             x[factor.own] += own if factor.roles.centred else own @ np.linalg.inv(self.roots[number]).T
         return x
 
-    def means(
-        self, x: np.ndarray, number: int, matrix: _Hessian | None
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    def means(self, x: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray] | None:
         """How far effects (J, K) of a factor are from their prior means at `x` (d,), and A (J, K, r + p)."""
         factor = self.factors[number]
         slopes = np.zeros((*factor.own.shape, len(self.given)))
@@ -301,23 +289,11 @@ class _EffectSpace:
         later = np.arange(end, len(self.given))
         if end < len(self.rest) and not self._mean_depends(x, narrower, factor, self.rest[end:]):
             later = later[later >= len(self.rest)]
-        both = [self._central(point, self.given[later], factor) for point in (x, narrower)]
-        if both[0] is None or both[1] is None or not np.isfinite(away).all():
+        at_x, at_narrower = (self.columns(point, self.given[later]) for point in (x, narrower))
+        if at_x is None or at_narrower is None or not np.isfinite(away).all():
             return None
-        slopes[:, :, later] = -np.einsum("jac,ab->jbc", both[1] - both[0], gain)
+        slopes[:, :, later] = -np.einsum("jac,ab->jbc", (at_narrower - at_x)[factor.own], gain)
         return away, self._columns(slopes)
-
-    def _central(self, x: np.ndarray, coordinates: np.ndarray, factor: GroupingFactor) -> np.ndarray | None:
-        """Columns (J, K, c) of the negative Hessian, rows of a factor, in the program's own coordinates."""
-        found = np.empty((*factor.own.shape, len(coordinates)))
-        for c, k in enumerate(coordinates):
-            axis = np.zeros(x.size)
-            axis[k] = 1.0
-            v = self.density.curvature(x / self.unit, axis)
-            if v is None:
-                return None
-            found[:, :, c] = (v / self.unit / self.unit[k])[factor.own]
-        return found
 
     def _mean_depends(
         self, x: np.ndarray, narrower: np.ndarray, factor: GroupingFactor, rest: np.ndarray
@@ -344,28 +320,18 @@ class _EffectSpace:
         known = self._eliminate(data, slopes, self.priors, 1.0)
         if not all(np.isfinite(law.precision).all() and np.isfinite(law.change).all() for law in known):
             return None
-        values = np.concatenate(
-            [
-                np.zeros(0),
-                *(self.effects(x, i + 1).ravel() for i in range(len(self.later))),
-                x[self.coefficients],
-            ]
-        )
+        later = [self.effects(x, number + 1).ravel() for number in range(len(self.later))]
+        values = np.concatenate((*later, x[self.coefficients]))
         laws = []
-        for number, (factor, law, (away, means_of)) in enumerate(
-            zip(self.factors, known, means, strict=True)
-        ):
+        for number, (factor, law, mean) in enumerate(zip(self.factors, known, means, strict=True)):
             changing, rates = factor.changing, factor.rates
             powers, shares = np.zeros(len(changing)), np.zeros((len(changing), len(factor.own)))
             if number:
                 changing, powers, shares = self._shares(x, data, slopes, number)
                 rates = np.zeros(len(changing))
-            alone = self._effects(x, number, law, away, means_of, values)
-            laws.append(
-                alone._replace(
-                    changing=changing, rates=rates, middles=x[changing], powers=powers, shares=shares
-                )
-            )
+            alone = self._effects(x, number, law, *mean, values)
+            change = {"changing": changing, "rates": rates, "middles": x[changing]}
+            laws.append(alone._replace(**change, powers=powers, shares=shares))
         return laws
 
     def _prior_of_others(self, priors: list[np.ndarray], slopes: list[np.ndarray]) -> np.ndarray:
@@ -409,9 +375,7 @@ class _EffectSpace:
         """
         first, before = self.factors[0], [factor.roles for factor in self.factors[:number]]
         powers = {int(k): 2.0 * roles.power for roles in before for k in roles.scales}
-        powers |= {
-            int(k): -rate for k, rate in zip(first.changing, first.rates, strict=True) if rate in RATES
-        }
+        powers |= {int(k): -rate for k, rate in zip(first.changing, first.rates, strict=True)}
         size, shares = np.diagonal(np.linalg.inv(self.priors[number])), {}
         for k, power in powers.items():
             logs = []
@@ -449,7 +413,6 @@ class _EffectSpace:
         precision = (vectors * np.maximum(lowest, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
         whole = prior + precision
         slopes = np.einsum("jab,jbc->jac", whole, means - law.change.reshape(means.shape))
-        pulls = np.einsum("jab,jb->ja", whole, away) + slopes @ values
         scale = np.sqrt(np.diagonal(np.linalg.inv(prior)))  # of effects, in the prior
         units = self.unit[self.given].copy()
         for later, part in enumerate(self.parts, start=1):
@@ -458,9 +421,11 @@ class _EffectSpace:
         by_mean = np.abs(means / scale[:, None]).max(axis=(0, 1), initial=0.0) * units > _FAINT
         sizes = np.abs(slopes) * scale[:, None] * units
         is_effect = np.arange(len(units)) < len(self.rest)
-        entries = sizes.max(axis=1) > np.where(is_effect, 1e-4, _FAINT)
+        entries = sizes.max(axis=1) > np.where(is_effect, _FAINT_TIE, _FAINT)
         kept = by_mean | (entries.any(axis=0) & ~is_effect) | (entries.mean(axis=0) > _FULL)
         group, column = np.nonzero(entries & is_effect & ~kept)
+        slopes = np.where((entries | kept)[:, None, :], slopes, 0.0)
+        pulls = np.einsum("jab,jb->ja", whole, away) + slopes @ values
         return Effects(
             heads=np.concatenate((roles.scales, roles.angles)).astype(np.int64),
             coefficients=self.given[kept],

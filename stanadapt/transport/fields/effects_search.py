@@ -50,10 +50,10 @@ def may_have_effects(density: ScaledDensity, x: np.ndarray, variables: np.ndarra
         axis = np.zeros(x.size)
         axis[own[place]] = 1.0
         column = density.curvature(x, axis, here)
-        if (
-            column is None
-            or np.count_nonzero(np.abs(column[own]) > NOISE * abs(column[own[place]])) > LARGEST
-        ):
+        if column is None:
+            return False
+        tied = np.abs(column[own]) > NOISE * abs(column[own[place]])
+        if np.count_nonzero(tied) > LARGEST:
             return False
     return True
 
@@ -77,9 +77,7 @@ def find_effects(
     others = np.setdiff1d(np.arange(x.size), np.concatenate([one.ravel() for one in own]))
     if not 0 < len(others) <= MOST_CANDIDATES:
         return None
-    if np.bincount(variables[others]).max() > max(
-        LATENT * len(own[0]), FEW
-    ):  # it may be a field, and needs its law
+    if np.bincount(variables[others]).max() > max(LATENT * len(own[0]), FEW):
         return None
     factors = _find_roles(density, x * density.unit, own, others, variables)
     if factors is None:
