@@ -111,8 +111,8 @@ def fit_effects(
     mode = space.find_mode(x)
     if mode is None:
         return None
-    if space.quadratic and len(factors) == 1 and factors[0].own.shape[1] == 1:
-        return None  # data are normal: scores tell groups this law
+    if space.quadratic and len(factors) <= 2 and all(factor.own.shape[1] == 1 for factor in factors):
+        return None  # data are normal: scores tell groups this law, of two levels too
     if not space.quadratic:
         space.leave_out_intercepts()
     found = space.hessian(mode, whole=True)
