@@ -100,7 +100,6 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     if not latents:
         return []
     heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
-    counted = _with_counts(latents)
     effects = learnt.get("field_effects", np.zeros(len(names), np.int64))
     if effects.any():
         told = []
@@ -114,7 +113,7 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     of_heads = (
         f" ({join_names([names[i] for i in given])} given {names[int(root[given[0]])]})" if given else ""
     )
-    return [f"a latent field of {_list(counted)}{depends}{of_heads}"]
+    return [f"a latent field of {_list(_with_counts(latents))}{depends}{of_heads}"]
 
 
 def _with_counts(variables: Counter[str]) -> list[str]:

@@ -159,7 +159,7 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     """
     windows = joint_windows([state.windows for state in states])
     points, scores = windows.points[windows.before :], windows.scores[windows.before :]
-    paces = [_pace(state._replace(most=_next_most(state, settings)), settings) for state in states]
+    paces = [_next_pace(state, settings) for state in states]
     state = states[0]._replace(transport=lesson.transport)
     pace = float(np.mean(paces))
     if stage == LAST or not _seeks(state, len(points), pace):
@@ -180,17 +180,17 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     numerics/field_search.py says when, and what it costs. This comes before other laws are learned, which
     takes longer, and which a field makes needless.
     """
-    windows, pace = state.windows, _pace(state._replace(most=_next_most(state, settings)), settings)
-    last = slice(windows.before, windows.seen)
-    n = windows.seen - windows.before
     if stage == LAST or settings.pooled:
         return state
+    windows, pace = state.windows, _next_pace(state, settings)
+    points = windows.points[windows.before : windows.seen]
+    scores, n = windows.scores[windows.before : windows.seen], len(points)
     members = None if _seeks(state, n, pace) else possible_effects(state.groups)
     if members is not None:  # no field, but effects alone
         before = state.transport, state.field_gradients
         if not seeks_effects(state.x.size, *before, members, n, pace):
             return state
-    found = _search(target, state, windows.points[last], windows.scores[last], pace, settings, members)
+    found = _search(target, state, points, scores, pace, settings, members)
     state = state._replace(
         searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
     )
@@ -310,6 +310,11 @@ def _slowest(points: np.ndarray) -> float:
 def _pace(state: Any, settings: Any) -> float:
     """The mean number of gradients that a trajectory takes."""
     return 2.0 * float(trajectory_steps(settings, state.step_size, state.most))
+
+
+def _next_pace(state: Any, settings: Any) -> float:
+    """The same in the window that follows."""
+    return _pace(state._replace(most=_next_most(state, settings)), settings)
 
 
 def is_settled(state: Any) -> bool:

@@ -393,8 +393,9 @@ def test_crossed_factors_have_a_law_each() -> None:
             of_days(12),
         ),
         (MODELS["items_2pl"].program, MODELS["items_2pl"].data(10) | {"persons": 60, "y": ITEMS_2PL[:60]}),
+        (MODELS["studies"].program, MODELS["studies"].data(20)),
     ],
-    ids=["scales", "no scale of the largest"],
+    ids=["scales", "no scale of the largest", "two levels of single effects, normal data"],
 )
 def test_programs_of_another_form_have_none(program: str, data: dict[str, Any]) -> None:
     rows, _, _ = find(program, data)

@@ -24,7 +24,7 @@ from scipy.linalg import cho_factor, cho_solve
 from ..effects_table import Effects, root_at
 from .probes import ScaledDensity
 
-MOVE = 0.7  # of scales, in log
+MOVE = 0.7  # of scales and of candidates for a role, in the program's own coordinates
 _STEP = 0.5  # of a scale, for the rate at which the precision of a later factor changes with it
 MOST_COLUMNS = 400  # effects of all factors but the largest, and coefficients
 MOST_NUMBERS = 100_000  # of the data in the law: beyond that it costs more than it brings
@@ -146,6 +146,7 @@ class _EffectSpace:
     def __init__(self, density: ScaledDensity, factors: Sequence[GroupingFactor], x: np.ndarray) -> None:
         self.density, self.factors, self.unit = density, [*factors], density.unit
         self.roots = [factor.roles.root(x) for factor in factors]
+        self.inverses = [np.linalg.inv(root) for root in self.roots]
         self.priors = [factor.roles.prior_of_effects(x) for factor in factors]
         self.later = [factor.own.ravel() for factor in factors[1:]]
         self.rest = np.concatenate([np.zeros(0, np.int64), *self.later])
@@ -180,7 +181,7 @@ class _EffectSpace:
         """Derivatives (J, K, ...) by the program's own coordinates of a factor as those by its effects."""
         if self.factors[number].roles.centred:
             return values
-        return np.asarray(np.einsum("ba,jb...->ja...", np.linalg.inv(self.roots[number]), values))
+        return np.asarray(np.einsum("ba,jb...->ja...", self.inverses[number], values))
 
     def _columns(self, values: np.ndarray) -> np.ndarray:
         """Derivatives (..., r + p) by all other effects and coefficients, the same way."""
@@ -204,8 +205,7 @@ class _EffectSpace:
         found = self.columns(x, self.given if whole else self.rest, one_sided=len(self.rest))
         if found is None or not (np.isfinite(first).all() and np.isfinite(found).all()):
             return None
-        values, vectors = np.linalg.eigh(first - self.priors[0])
-        first = self.priors[0] + (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
+        first = self.priors[0] + _positive_part(first - self.priors[0])
         rows = [
             self._columns(self._rows(found[factor.own], number)).reshape(factor.own.size, found.shape[1])
             for number, factor in enumerate(self.factors)
@@ -270,7 +270,7 @@ class _EffectSpace:
         """`x` (d,) with effects moved by `move` (n,)."""
         x = x.copy()
         for number, (factor, own) in enumerate(zip(self.factors, self._split(move), strict=True)):
-            x[factor.own] += own if factor.roles.centred else own @ np.linalg.inv(self.roots[number]).T
+            x[factor.own] += own if factor.roles.centred else own @ self.inverses[number].T
         return x
 
     def means(self, x: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -409,8 +409,7 @@ class _EffectSpace:
         """
         factor, prior = self.factors[number], self.priors[number]
         roles, own = factor.roles, factor.own
-        lowest, vectors = np.linalg.eigh(law.precision - prior)
-        precision = (vectors * np.maximum(lowest, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
+        precision = _positive_part(law.precision - prior)
         whole = prior + precision
         slopes = np.einsum("jab,jbc->jac", whole, means - law.change.reshape(means.shape))
         scale = np.sqrt(np.diagonal(np.linalg.inv(prior)))  # of effects, in the prior
@@ -469,6 +468,12 @@ class _Inverse:
             return first
         rest = cho_solve(self._rest, v[n:] - self._cross.T @ first)
         return np.concatenate((first - self._carried @ rest, rest))
+
+
+def _positive_part(blocks: np.ndarray) -> np.ndarray:
+    """Symmetric blocks (J, K, K) with 0 in place of their negative eigenvalues."""
+    values, vectors = np.linalg.eigh(blocks)
+    return np.asarray((vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2))
 
 
 def _times(blocks: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -20,14 +20,13 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, effects_rows
-from .effects_fit import RATES, GroupingFactor, Roles, blocks_at, fit_effects
+from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
 # Another variable may be a latent field if it has more entries than this share of the groups, and than these.
 LATENT, FEW = 0.5, 15
 MOST_GUESSES = 400
-MOVE = 0.7  # of a candidate, in the program's own coordinates
 _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its diagonal
 _WRONG = 1e-3  # share of a change that a guess may leave unexplained
 POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
@@ -154,14 +153,10 @@ def _find_roles(
     roles: dict[int, GroupingFactor] = {}
     for centred in (True, False):
         start = x.copy()
+        left = {number: one for number, one in enumerate(own) if number not in roles}
         if not centred:
-            for number, one in enumerate(own):
-                if number not in roles:
-                    start[one] = 0.0
-        left = [number for number in range(len(own)) if number not in roles]
-        roles |= _find_roles_at(
-            density, start, [own[number] for number in left], left, others, variables, centred
-        )
+            start[np.concatenate([one.ravel() for one in left.values()])] = 0.0
+        roles |= _find_roles_at(density, start, left, others, variables, centred)
         if len(roles) == len(own):
             break
     return [roles[number] for number in sorted(roles)] if 0 in roles else None
@@ -170,8 +165,7 @@ def _find_roles(
 def _find_roles_at(
     density: ScaledDensity,
     x: np.ndarray,
-    own: list[np.ndarray],
-    numbers: list[int],
+    own: dict[int, np.ndarray],
     others: np.ndarray,
     variables: np.ndarray,
     centred: bool,
@@ -183,7 +177,7 @@ def _find_roles_at(
         points.append(x.copy())
         points[-1][k] += sign * MOVE
     found = {}
-    for number, one in zip(numbers, own, strict=True):
+    for number, one in own.items():
         here = blocks_at(density, one, x)
         if not np.isfinite(here).all():
             continue
