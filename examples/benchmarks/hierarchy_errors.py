@@ -15,6 +15,7 @@ under one of the quantiles is off by more than 4.5 standard errors; a chain is o
     intercepts    the same in a program that is not centred
     slopes        groups with an intercept and a slope that are correlated, centred
     scores        the same in a program that is not centred
+    bounded       the same two, with an upper bound of the scales, near which some draws are
     schools, funnel, horseshoe    the models of tests/statistical/test_hierarchies.py, whose data are fixed
 """
 
@@ -110,12 +111,17 @@ def radon(rng: np.random.Generator, program: str = RADON) -> Case:
     return Case(program, data, {"tau": suite.quantiles(u, density.sum(axis=1))})
 
 
-def correlated(rng: np.random.Generator, program: str) -> Case:
+def correlated(rng: np.random.Generator, program: str, upper: float = np.inf) -> Case:
     """Five to fourteen groups of three to six; scales and the correlation of all sizes."""
     scales, rho = np.exp(rng.normal(-1.0, 0.6, 2)), rng.uniform(-0.9, 0.9)
     root = scales[:, None] * np.array([[1.0, 0.0], [rho, np.sqrt(1.0 - rho * rho)]])
     data = effects.data_of(rng, int(rng.integers(5, 15)), int(rng.integers(3, 7)), root)
-    return Case(program, data, {"sigma": np.array(effects.laws_of(data)[:2])})
+    return Case(program, data, {"sigma": np.array(effects.laws_of(data, upper)[:2])})
+
+
+def bounded(rng: np.random.Generator) -> Case:
+    programs = effects.BOUNDED, effects.BOUNDED_NOT_CENTRED
+    return correlated(rng, programs[int(rng.integers(2))], effects.UPPER)
 
 
 KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
@@ -128,6 +134,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
     "intercepts": lambda rng: radon(rng, INTERCEPTS),
     "slopes": lambda rng: correlated(rng, effects.CENTRED),
     "scores": lambda rng: correlated(rng, effects.NOT_CENTRED),
+    "bounded": bounded,
     "schools": lambda rng: Case(
         *suite.shipped("eight_schools_centered"), {"tau": suite.quantiles_of_schools()}
     ),

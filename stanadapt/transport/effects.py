@@ -1,11 +1,11 @@
 """The law of effects: latents of groups that share scales and correlations, of one factor or of several.
 
 In a hierarchy with varying intercepts and slopes each group j has K effects x_j with the normal prior
-N(a_j(g), C C^T), where C = diag(e^(beta u)) L: u are log scales, and L is the Cholesky factor of a matrix of
-correlations. The means a_j are linear in some coefficients g, the means of all groups for instance. Given all
-of these, let the data give the likelihood N(D_j x_j | b_j - E_j g, D_j), with the precision D_j, for which
-the estimate of a group alone need not exist. In the effects' own scales w, where x_j = a_j + C w_j, the
-precision is
+N(a_j(g), C C^T), where C = diag(c e^(beta h(u))) L: h(u) = u are log scales, with c = 1; where scales have an
+upper bound c, h(u) = log(1 / (1 + e^-u)). L is the Cholesky factor of a matrix of correlations. The means a_j
+are linear in some coefficients g, the means of all groups for instance. Given all of these, let the data give
+the likelihood N(D_j x_j | b_j - E_j g, D_j), with the precision D_j, for which the estimate of a group alone
+need not exist. In the effects' own scales w, where x_j = a_j + C w_j, the precision is
 
     M_j = I + f C^T D_j C = R_j R_j^T,   the mean m_j = f M_j^-1 C^T (b_j - D_j a_j - E_j g),
 
@@ -13,10 +13,10 @@ so that the law
 
     x_j = a_j + C (m_j + R_j^-T z_j)
 
-makes z_j standard normal and independent of u, L and g. The factor f = e^(sum of rho (v - middle)) is there
-if the precision of the data changes with coordinates v, as with rho = -2 for the log scale of their error. A
-program that is not centred has the coordinates w_j, and its law is w_j = m_j + R_j^-T z_j. Where the data are
-normal the law is exact at all scales and correlations; elsewhere D_j and b_j are those at the mode.
+makes z_j standard normal and independent of u, L and g. The factor f = e^(sum of rho (h(v) - middle)) is
+there if the precision of the data changes with coordinates v, as with rho = -2 for the log scale of their
+error. A program that is not centred has the coordinates w_j, and its law is w_j = m_j + R_j^-T z_j. Where the
+data are normal the law is exact at all scales and correlations; elsewhere D_j and b_j are those at the mode.
 
 Several factors, subjects and items or classes in schools, follow each other: the effects of those that come
 later are among the coefficients g of one before them. So the law of the first, largest factor is exact given

@@ -15,6 +15,8 @@ are
     ties         (t,), (t,), (K, t)  coordinates, groups and what they take off b_j, one by one: columns of E
                                      that are nearly empty
     offset, A    (K, J), (K, p, J)   of a_j = offset_j + A_j g, in programs that are centred
+    log c        (K,)                of the scales c e^(beta h(u))
+    bounded      (r,)                1 for a coordinate v of a scale with an upper bound, else 0
 
 Numbers of all groups follow each other in memory, so that the compiler makes fast loops over groups.
 
@@ -30,6 +32,7 @@ import numpy as np
 
 from ..jit import kernel
 from .map_table import (
+    BOUNDED,
     COLUMNS,
     IS_CENTRED,
     N_CHANGING,
@@ -54,7 +57,7 @@ def write_x(rows: Any, x: Any, e: Any, several: Any) -> Any:
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
     f = np.empty(groups)
-    log_det = _write_root(header, flat, at[0], x, root) * header[IS_CENTRED] * groups
+    log_det = _write_root(header, flat, at, x, root) * header[IS_CENTRED] * groups
     _condition(header, flat, at, x, e, f, root, arrays, vectors)
     factor, mean, w, effects = arrays[2], vectors[1], vectors[2], vectors[3]
     _gather(flat[at[2] : at[3]], x, w)
@@ -84,7 +87,7 @@ def write_effects(rows: Any, x: Any, e: Any) -> None:
     if header[IS_CENTRED] > 0.0:
         _scatter(flat[at[2] : at[3]], w, e)
         return
-    _write_root(header, flat, at[0], x, root)
+    _write_root(header, flat, at, x, root)
     for i in range(k):
         for m in range(i + 1):
             _add(effects[i], root[i, m], w[m])
@@ -98,7 +101,7 @@ def write_z(rows: Any, x: Any, e: Any) -> None:
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
     f = np.empty(groups)
-    _write_root(header, flat, at[0], x, root)
+    _write_root(header, flat, at, x, root)
     _condition(header, flat, at, x, e, f, root, arrays, vectors)
     factor, mean, w, z = arrays[2], vectors[1], vectors[2], vectors[3]
     _gather(flat[at[2] : at[3]], x, w)
@@ -132,7 +135,7 @@ def turn_score(rows: Any, z: Any, x: Any, e: Any, by_e: Any, score: Any, sign: A
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((4, k, k, groups)), np.empty((9, k, groups))
     f, by_factor = np.empty(groups), np.empty(groups)
-    _write_root(header, flat, at[0], x, root)
+    _write_root(header, flat, at, x, root)
     _condition(header, flat, at, x, e, f, root, arrays, vectors)
     tied, rest, factor, by_m = arrays[0], arrays[1], arrays[2], arrays[3]
     pull, mean, w, moved = vectors[0], vectors[1], vectors[2], vectors[3]
@@ -229,7 +232,7 @@ def turn_score(rows: Any, z: Any, x: Any, e: Any, by_e: Any, score: Any, sign: A
         for q in range(int(header[N_TIES])):
             group, value = int(flat[at[12] + q]), flat[at[13] + i * int(header[N_TIES]) + q]
             by_e[int(flat[at[11] + q])] -= sign * value * along[i, group]
-    _add_to_heads(header, flat, at[0], x, root, by_root, groups if centred else 0, sign, score)
+    _add_to_heads(header, flat, at, x, root, by_root, groups if centred else 0, sign, score)
     for q in range(int(header[N_CHANGING])):
         score[int(flat[at[3] + q])] += sign * _slope_of_factor(flat, at, q, x, f, by_f)
 
@@ -265,7 +268,9 @@ def places(header: Any) -> Any:
     tied = groups + int(header[N_TIES])
     offsets = tied + k * int(header[N_TIES])
     means = offsets + centred * n
-    end = means + centred * n * p
+    log_units = means + centred * n * p
+    bounds = log_units + k
+    end = bounds + int(header[N_CHANGING])
     inner = (
         coefficients,
         own,
@@ -281,15 +286,16 @@ def places(header: Any) -> Any:
         groups,
         tied,
     )
-    return COLUMNS, *inner, offsets, means, end
+    return COLUMNS, *inner, offsets, means, log_units, bounds, end
 
 
 @kernel(ordered=True, counted=False)
-def _write_root(header: Any, flat: Any, heads: Any, x: Any, root: Any) -> Any:
+def _write_root(header: Any, flat: Any, at: Any, x: Any, root: Any) -> Any:
     """Write C to the lower triangle of `root` (K, K). Returns log |C|."""
-    k, angle, log_det = len(root), heads + len(root), 0.0
+    k, heads, angle, log_det = len(root), at[0], at[0] + len(root), 0.0
+    log_units = flat[at[16] : at[17]]
     for i in range(k):
-        log_scale = header[POWER] * x[int(flat[heads + i])]
+        log_scale = log_units[i] + header[POWER] * log_of_scale(header[BOUNDED], x[int(flat[heads + i])])
         scale, rest = np.exp(log_scale), 1.0
         log_det += log_scale
         for j in range(i if header[N_HEADS] > k else 0):
@@ -304,6 +310,23 @@ def _write_root(header: Any, flat: Any, heads: Any, x: Any, root: Any) -> Any:
 
 
 @kernel(ordered=True, counted=False)
+def log_of_scale(bounded: Any, u: Any) -> Any:
+    """h(u): u, and log(1 / (1 + e^-u)) for a scale with an upper bound."""
+    if bounded == 0.0:
+        return u
+    return min(u, 0.0) - np.log1p(np.exp(-abs(u)))
+
+
+@kernel(ordered=True, counted=False)
+def _slope_of_log(bounded: Any, u: Any) -> Any:
+    """The derivative of h."""
+    if bounded == 0.0:
+        return 1.0
+    small = np.exp(-abs(u))
+    return (small if u > 0.0 else 1.0) / (1.0 + small)
+
+
+@kernel(ordered=True, counted=False)
 def _log_sech(v: Any) -> Any:
     """log (1 - tanh(v)^2)^1/2, which does not lose its digits where tanh is nearly 1."""
     size = abs(v)
@@ -314,7 +337,7 @@ def _log_sech(v: Any) -> Any:
 def _add_to_heads(
     header: Any,
     flat: Any,
-    heads: Any,
+    at: Any,
     x: Any,
     root: Any,
     by_root: Any,
@@ -323,13 +346,15 @@ def _add_to_heads(
     score: Any,
 ) -> None:
     """Add to the scores of the heads what derivatives in C, and in log |C| of so many `groups`, give."""
-    k, angle = len(root), heads + len(root)
+    k, heads, angle = len(root), at[0], at[0] + len(root)
     for i in range(k):
         whole = 0.0
         for m in range(i + 1):
             whole += by_root[i, m] * root[i, m]
-        score[int(flat[heads + i])] += sign * header[POWER] * (whole + groups)
-        rest = np.exp(header[POWER] * x[int(flat[heads + i])])
+        u = x[int(flat[heads + i])]
+        slope = header[POWER] * _slope_of_log(header[BOUNDED], u)
+        score[int(flat[heads + i])] += sign * slope * (whole + groups)
+        rest = np.exp(flat[at[16] + i] + header[POWER] * log_of_scale(header[BOUNDED], u))
         for j in range(i if header[N_HEADS] > k else 0):
             turned = header[TURN] * x[int(flat[angle])]
             t, sech = np.tanh(turned), np.exp(_log_sech(turned))
@@ -347,7 +372,7 @@ def _write_factors(header: Any, flat: Any, at: Any, x: Any, f: Any) -> None:
     for j in range(f.size):
         f[j] = 1.0
     for q in range(int(header[N_CHANGING])):
-        away = x[int(flat[at[3] + q])] - flat[at[5] + q]
+        away = log_of_scale(flat[at[17] + q], x[int(flat[at[3] + q])]) - flat[at[5] + q]
         log_f += flat[at[4] + q] * away
         if flat[at[6] + q] != 0.0:
             change = _power(flat[at[6] + q] * away) - 1.0
@@ -366,17 +391,19 @@ def _power(log_value: Any) -> Any:
 @kernel(ordered=True, counted=False)
 def _slope_of_factor(flat: Any, at: Any, q: Any, x: Any, f: Any, by_f: Any) -> Any:
     """The derivative in the changing coordinate `q`; `by_f` (J,) is that in log f."""
-    away, power, total, log_f = x[int(flat[at[3] + q])] - flat[at[5] + q], flat[at[6] + q], 0.0, 0.0
+    v, power, total, log_f = x[int(flat[at[3] + q])], flat[at[6] + q], 0.0, 0.0
     for j in range(f.size):
         total += by_f[j]
     total *= flat[at[4] + q]
     if power != 0.0:
         for k in range(at[4] - at[3]):
-            log_f += flat[at[4] + k] * (x[int(flat[at[3] + k])] - flat[at[5] + k])
+            log_value = log_of_scale(flat[at[17] + k], x[int(flat[at[3] + k])])
+            log_f += flat[at[4] + k] * (log_value - flat[at[5] + k])
+        away = log_of_scale(flat[at[17] + q], v) - flat[at[5] + q]
         scaled = power * _power(power * away) / np.exp(log_f)
         for j in range(f.size):
             total -= by_f[j] * f[j] * flat[at[7] + q * f.size + j] * scaled
-    return total
+    return total * _slope_of_log(flat[at[17] + q], v)
 
 
 @kernel(ordered=True, counted=False)

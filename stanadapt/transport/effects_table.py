@@ -9,6 +9,7 @@ import numpy as np
 
 from .effects_factor import places
 from .map_table import (
+    BOUNDED,
     COLUMNS,
     EFFECTS,
     IS_CENTRED,
@@ -28,7 +29,7 @@ from .map_table import (
 )
 
 LARGEST = 8  # effects of a group
-LEAST_GROUPS, LEAST_EFFECTS = 4, 10  # of groups, and of the effects of the largest factor
+LEAST_GROUPS, LEAST_EFFECTS = 4, 10  # of groups of a factor, and of the effects of all factors
 
 
 class Effects(NamedTuple):
@@ -50,8 +51,16 @@ class Effects(NamedTuple):
     middles: np.ndarray  # (r,) of v
     powers: np.ndarray  # (r,) epsilon
     shares: np.ndarray  # (r, J) w
+    changing_bounded: np.ndarray  # (r,) whether v is of a scale with an upper bound
+    log_units: np.ndarray  # (K,) log c
+    bounded: bool  # whether the scales of effects have an upper bound
     turn: float  # t is tanh of this multiple of the coordinate
     power: float  # beta: 1 for log scales, 1/2 for log variances and -1/2 for log precisions
+
+
+def log_of_scales(bounded: bool | np.ndarray, u: np.ndarray) -> np.ndarray:
+    """h(u), the log of a scale but for a constant: u, and log(1 / (1 + e^-u)) where it has an upper bound."""
+    return np.asarray(np.where(bounded, -np.logaddexp(0.0, -u), u))
 
 
 def root_at(log_scales: np.ndarray, angles: np.ndarray) -> np.ndarray:
@@ -69,7 +78,8 @@ def root_at(log_scales: np.ndarray, angles: np.ndarray) -> np.ndarray:
 def log_scales_at(law: Effects, theta: np.ndarray) -> np.ndarray:
     """The log standard deviations (J, K) of effects given the heads `theta`, with all v in their middles."""
     k = law.own.shape[1]
-    root = root_at(law.power * theta[:k], law.turn * theta[k:])
+    log_scales = law.log_units + law.power * log_of_scales(law.bounded, theta[:k])
+    root = root_at(log_scales, law.turn * theta[k:])
     inverse = np.linalg.inv(np.eye(k) + root.T @ law.precision @ root)
     covariance = root @ inverse @ root.T if law.centred else inverse
     return np.asarray(0.5 * np.log(np.diagonal(covariance, axis1=1, axis2=2)))
@@ -93,6 +103,7 @@ def _rows_of(law: Effects) -> np.ndarray:
     numbers += [law.ties.T, law.tied.T]
     if law.centred:
         numbers += [np.moveaxis(v, 0, -1) for v in (law.offsets, law.means)]
+    numbers += [law.log_units, law.changing_bounded]
     flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
@@ -109,6 +120,7 @@ def _rows_of(law: Effects) -> np.ndarray:
         N_TIES: len(law.ties),
         TURN: law.turn,
         POWER: law.power,
+        BOUNDED: law.bounded,
     }
     for column, value in header.items():
         rows[0, column] = value
@@ -160,6 +172,9 @@ def _effects_in(rows: np.ndarray) -> Effects:
         middles=parts[5],
         powers=parts[6],
         shares=parts[7].reshape(-1, groups),
+        changing_bounded=parts[17] > 0.0,
+        log_units=parts[16],
+        bounded=bool(header[BOUNDED]),
         turn=float(header[TURN]),
         power=float(header[POWER]),
     )
@@ -196,6 +211,8 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
     if not 1 <= k <= LARGEST or n == 0 or n % k or heads not in (k, k * (k + 1) // 2):
         return False
     end = int(places(header)[-1]) if header[IS_CENTRED] in (0.0, 1.0) else 0
+    if header[BOUNDED] not in (0.0, 1.0):
+        return False
     if not (rows.size - COLUMNS < end <= rows.size and header[TURN] > 0.0 and header[POWER] != 0.0):
         return False
     law = _effects_in(rows)
@@ -205,6 +222,8 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
         whole = np.concatenate((*others, law.own.ravel()))
         if not are_coordinates(whole, d) or len(set(whole)) < len(whole):
             return False
+    if not np.isin(rows.reshape(-1)[places(header)[17] : end], (0.0, 1.0)).all():
+        return False
     if np.any(law.shares < 0.0) or np.any(law.shares.sum(axis=0) > 1.0 + 1e-9):
         return False
     return bool(np.linalg.eigvalsh(law.precision).min() >= -1e-6 * max(float(law.precision.max()), 1.0))

@@ -55,6 +55,7 @@ RUN, RUN_END, FRAMED = range(10, 13)
 LEVEL, LEVEL_SIZE, LEVEL_FACTOR = range(13, 16)
 # Of effects, beside the first two and the last one of these.
 N_EFFECTS, N_COEFFICIENTS, IS_CENTRED, N_CHANGING, N_TIES, TURN, POWER, OWN_ROWS = 4, 5, 6, 7, 8, 10, 11, 12
+BOUNDED = 13
 TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0  # kinds
 INNOVATIONS, ERROR_SCALE, EFFECTS = 5.0, 6.0, 7.0
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 
 from fits import run
 from shares import errors, finer, quantiles
@@ -57,6 +58,12 @@ model {{
 }}
 """
 
+UPPER = 0.6  # some draws of the scales are near it
+BOUNDED, BOUNDED_NOT_CENTRED = (
+    program.replace("vector<lower=0>[2]", f"vector<lower=0, upper={UPPER}>[2]")
+    for program in (CENTRED, NOT_CENTRED)
+)
+
 
 def data_of(rng: np.random.Generator, groups: int, each: int, root: np.ndarray) -> dict[str, Any]:
     """Groups with one design, whose effects have the covariance root root^T."""
@@ -65,18 +72,22 @@ def data_of(rng: np.random.Generator, groups: int, each: int, root: np.ndarray) 
     return {"J": groups, "n": each, "X": X, "y": X @ b.T + ERROR * rng.normal(size=(each, groups))}
 
 
-def laws_of(data: dict[str, Any]) -> list[np.ndarray]:
-    """Quantiles of both log scales and of u, atanh of the correlation."""
+def laws_of(data: dict[str, Any], upper: float = np.inf) -> list[np.ndarray]:
+    """Quantiles of both log scales and of u, atanh of the correlation; scales may have an upper bound."""
     X = data["X"]
     noise = ERROR**2 * np.linalg.inv(X.T @ X)  # of an estimate of the effects of a group
     estimates = np.linalg.lstsq(X, data["y"], rcond=None)[0]
-    grids = [np.linspace(-14.0, 2.0, 80), np.linspace(-14.0, 2.0, 80), np.linspace(-5.0, 5.0, 40)]
+    ends = (-14.0, 2.0) if np.isinf(upper) else (-13.0, 18.0)  # of log scales, or of logits
+    grids = [np.linspace(*ends, 80), np.linspace(*ends, 80), np.linspace(-5.0, 5.0, 40)]
     for points in ((320, 320, 60), ()):
-        density = density_of(grids, data["J"], noise, estimates)
+        scales = [grid if np.isinf(upper) else np.log(upper * expit(grid)) for grid in grids[:2]]
+        density = density_of([*scales, grids[2]], data["J"], noise, estimates)
+        if np.isfinite(upper):  # of logits
+            density *= np.multiply.outer(*(1.0 - expit(grid) for grid in grids[:2]))[:, :, None]
         marginals = [density.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
         if points:
             grids = [finer(grid, p, n) for grid, p, n in zip(grids, marginals, points, strict=True)]
-    return [quantiles(grid, p) for grid, p in zip(grids, marginals, strict=True)]
+    return [quantiles(grid, p) for grid, p in zip([*scales, grids[2]], marginals, strict=True)]
 
 
 def density_of(grids: list[np.ndarray], groups: int, noise: np.ndarray, estimates: np.ndarray) -> np.ndarray:
@@ -99,22 +110,24 @@ def density_of(grids: list[np.ndarray], groups: int, noise: np.ndarray, estimate
 
 
 @functools.cache
-def known() -> tuple[dict[str, Any], list[np.ndarray]]:
+def known(upper: float = np.inf) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Few groups, so that scales may be near 0 and the correlation near 1."""
     data = data_of(np.random.default_rng(9), GROUPS, EACH, np.array([[0.5, 0.0], [0.2, 0.25]]))
-    return data, laws_of(data)
+    return data, laws_of(data, upper)
 
 
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
 @pytest.mark.parametrize(
-    "program", [CENTRED, NOT_CENTRED, SCALARS], ids=["centred", "not centred", "scalars"]
+    "program",
+    [CENTRED, NOT_CENTRED, SCALARS, BOUNDED, BOUNDED_NOT_CENTRED],
+    ids=["centred", "not centred", "scalars", "bounded", "bounded, not centred"],
 )
 def test_scales_and_the_correlation_have_their_law(program: str, seed: int) -> None:
     """A map without its log determinant or a derivative of a head, and necks that a chain does not see.
 
     Without learned coordinates the centred program has 1 effective draw of the scales in 80 gradients.
     """
-    data, laws = known()
+    data, laws = known(UPPER if program in (BOUNDED, BOUNDED_NOT_CENTRED) else np.inf)
     posterior, adaptation, findings = run(program, data, seed=seed, draws=4_000)
     assert (adaptation["field_effects"].values.max(axis=-1) == 2).all()
     if program == SCALARS:

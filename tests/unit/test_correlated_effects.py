@@ -12,7 +12,14 @@ import stanadapt
 from densities import in_maps
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import composition
-from stanadapt.transport.effects_table import Effects, effects_of, effects_rows, log_scales_at, root_at
+from stanadapt.transport.effects_table import (
+    Effects,
+    effects_of,
+    effects_rows,
+    log_of_scales,
+    log_scales_at,
+    root_at,
+)
 from stanadapt.transport.field_table import (
     bend_of_root,
     describe,
@@ -22,14 +29,14 @@ from stanadapt.transport.field_table import (
     split,
 )
 from stanadapt.transport.fields.field_learning import learn_field
-from stanadapt.transport.map_table import COLUMNS, IS_CENTRED, N_EFFECTS, N_TIES, OWN_ROWS, TURN
+from stanadapt.transport.map_table import BOUNDED, COLUMNS, IS_CENTRED, N_EFFECTS, N_TIES, OWN_ROWS, TURN
 from tail_models import MODELS, effects, grouped, of_days
 
 FORMS = [(k, centred, noise) for k in (1, 2, 3, 4) for centred in (True, False) for noise in (True, False)]
 
 
 def some_law(
-    k: int = 3, centred: bool = True, noise: bool = True, power: float = -0.5
+    k: int = 3, centred: bool = True, noise: bool = True, power: float = -0.5, bounded: bool = False
 ) -> tuple[Effects, int]:
     """A law of 5 groups with two coefficients, of coordinates in any order; and their number."""
     rng, groups, heads = np.random.default_rng(0), 5, k * (k + 1) // 2
@@ -53,6 +60,9 @@ def some_law(
         middles=np.array([0.3])[: int(noise)],
         powers=np.zeros(int(noise)),
         shares=np.zeros((int(noise), groups)),
+        changing_bounded=np.array([bounded])[: int(noise)],
+        log_units=rng.normal(size=k) if bounded else np.zeros(k),
+        bounded=bounded,
         turn=0.5,
         power=power,
     )
@@ -93,6 +103,9 @@ def some_factors(centred: tuple[bool, ...]) -> tuple[list[Effects], int]:
             powers=np.array([0.0, 2.0, -1.0])[: number + 1],
             shares=rng.dirichlet(np.ones(number + 1), groups).T
             * np.array([0.0, 1.0, 1.0])[: number + 1, None],
+            changing_bounded=np.array([number == 1, True, False])[: number + 1],
+            log_units=rng.normal(size=2) * (number == 1),
+            bounded=number == 1,
             turn=1.0,
             power=1.0,
         )
@@ -115,6 +128,12 @@ class Smooth:
 @pytest.mark.parametrize(("k", "centred", "noise"), FORMS)
 def test_the_map_has_an_inverse_a_determinant_and_derivatives(k: int, centred: bool, noise: bool) -> None:
     law, d = some_law(k, centred, noise)
+    check_derivatives([law], d)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_so_has_the_map_where_scales_have_an_upper_bound(centred: bool) -> None:
+    law, d = some_law(2, centred, bounded=True)
     check_derivatives([law], d)
 
 
@@ -153,17 +172,19 @@ def check_derivatives(laws: list[Effects], d: int) -> None:
     np.testing.assert_allclose(composition.score_in_x(rows, z, x, score), of_x, **close)
 
 
-def test_effects_are_standard_normal_where_data_are_normal() -> None:
+@pytest.mark.parametrize("bounded", [False, True])
+def test_effects_are_standard_normal_where_data_are_normal(bounded: bool) -> None:
     """The law is exact at all scales and correlations, far out too."""
-    law, d = some_law(2)
+    law, d = some_law(2, bounded=bounded)
     rows, rng = effects_rows([law], 0), np.random.default_rng(3)
     for away in (0.3, 3.0, 12.0):
         z = rng.normal(size=d)
         z[law.heads] *= away
         x, others = np.empty(d), np.setdiff1d(np.arange(d), law.own)
         composition.into_x(rows, z, x)
-        f = np.exp(law.rates @ (x[law.changing] - law.middles))
-        root = root_at(law.power * x[law.heads[:2]], law.turn * x[law.heads[2:]])
+        f = np.exp(law.rates @ (log_of_scales(bounded, x[law.changing]) - law.middles))
+        log_scales = law.log_units + law.power * log_of_scales(bounded, x[law.heads[:2]])
+        root = root_at(log_scales, law.turn * x[law.heads[2:]])
         inverse = np.linalg.inv(root)
         score = np.zeros(d)
         for j, own in enumerate(law.own):
@@ -213,6 +234,7 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
         lambda rows, law: rows.__setitem__((0, N_TIES), 3.0),
         lambda rows, law: rows.__setitem__((0, OWN_ROWS), 1.0),
         lambda rows, law: rows.__setitem__((0, TURN), 0.0),
+        lambda rows, law: rows.__setitem__((0, BOUNDED), 2.0),
         lambda rows, law: rows.reshape(-1).__setitem__(rows.shape[1], float(law.own[0, 0])),
         lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 10), -9.0),
         lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 5), -0.1),
@@ -226,6 +248,7 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
         "ties",
         "rows",
         "turn",
+        "bounded",
         "head is moved",
         "precision",
         "share",
@@ -309,6 +332,50 @@ def test_scales_may_be_variances_or_precisions(form: str, power: float) -> None:
     program = effects("normal", centred=True).replace("pre_multiply(sigma,", f"pre_multiply({form},")
     (law,) = effects_of(find(program, of_days(12))[0])
     assert law.power == power
+
+
+@pytest.mark.parametrize(("name", "log_unit"), [("three_centred", np.log(9.0)), ("three", 0.0)])
+def test_scales_may_have_an_upper_bound(name: str, log_unit: float) -> None:
+    model = MODELS[name]
+    program = model.program.replace("<lower=0>", "<lower=0, upper=9>")
+    rows, _, names = find(program, model.data(12))
+    (law,) = effects_of(rows)
+    assert law.bounded
+    assert [names[i] for i in law.heads[:3]] == ["sigma.1", "sigma.2", "sigma.3"]
+    np.testing.assert_allclose(law.log_units, log_unit, atol=1e-5)
+    assert [names[i] for i in law.changing] == ["sigma_y"]
+    assert law.changing_bounded.all()
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_scales_of_effects_and_errors_with_upper_bounds_do_not_change_places(centred: bool) -> None:
+    """Single effects, as many data of each: the error over the root of their number could be the scale."""
+    program = CELLS
+    if not centred:
+        program = program.replace("normal(mu, s_a)", "std_normal()").replace("normal(0, s_b)", "std_normal()")
+        program = program.replace("a[i] + b[j]", "mu + s_a * a[i] + s_b * b[j]")
+    y = np.random.default_rng(2).normal(size=(8, 6))
+    rows, _, names = find(program, {"I": 8, "J": 6, "y": y + np.linspace(-1.0, 1.0, 8)[:, None]})
+    larger, smaller = effects_of(rows)
+    assert [names[i] for i in (*larger.heads, *smaller.heads)] == ["s_a", "s_b"]
+    assert [names[i] for i in larger.changing] == ["sigma"]
+    assert {names[i] for i in smaller.changing} == {"s_a", "sigma"}
+    assert larger.bounded
+    assert smaller.bounded
+    assert smaller.changing_bounded.all()
+
+
+CELLS = """
+data { int I; int J; matrix[I, J] y; }
+parameters {
+  vector[I] a; vector[J] b; real mu;
+  real<lower=0, upper=100> s_a; real<lower=0, upper=100> s_b; real<lower=0, upper=100> sigma;
+}
+model {
+  mu ~ normal(0, 5); a ~ normal(mu, s_a); b ~ normal(0, s_b);
+  for (i in 1:I) for (j in 1:J) y[i, j] ~ normal(a[i] + b[j], sigma);
+}
+"""
 
 
 def test_groups_with_one_effect_have_this_law_where_data_are_not_normal() -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from ..effects_table import Effects, root_at
+from ..effects_table import Effects, log_of_scales, root_at
 from .probes import ScaledDensity
 
 MOVE = 0.7  # of scales and of candidates for a role, in the program's own coordinates
@@ -47,10 +47,13 @@ class Roles(NamedTuple):
     turn: float
     power: float
     centred: bool
+    bounded: bool  # whether scales have an upper bound
+    log_units: np.ndarray  # (K,) log c, 0 where programs are not centred, since the data's precision has it
 
     def root(self, x: np.ndarray) -> np.ndarray:
         """C (K, K) at `x` (d,)."""
-        return root_at(self.power * x[self.scales], self.turn * x[self.angles])
+        log_scales = self.log_units + self.power * log_of_scales(self.bounded, x[self.scales])
+        return root_at(log_scales, self.turn * x[self.angles])
 
     def prior(self, x: np.ndarray) -> np.ndarray:
         """The precision (K, K) of effects in the prior: (C C^T)^-1, or I."""
@@ -84,6 +87,7 @@ class GroupingFactor(NamedTuple):
     roles: Roles
     changing: np.ndarray  # (r,) coordinates with which the precision of the data changes
     rates: np.ndarray  # (r,)
+    changing_bounded: np.ndarray  # (r,) whether these are of scales with an upper bound
 
 
 def blocks_at(density: ScaledDensity, own: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -111,7 +115,7 @@ def fit_effects(
     mode = space.find_mode(x)
     if mode is None:
         return None
-    if space.quadratic and len(factors) <= 2 and all(factor.own.shape[1] == 1 for factor in factors):
+    if space.quadratic and len(factors) <= 2 and all(_is_of_groups(factor) for factor in factors):
         return None  # data are normal: scores tell groups this law, of two levels too
     if not space.quadratic:
         space.leave_out_intercepts()
@@ -123,6 +127,11 @@ def fit_effects(
     if laws is None or sum(law.slopes.size + law.tied.size for law in laws) > MOST_NUMBERS:
         return None
     return laws, mode
+
+
+def _is_of_groups(factor: GroupingFactor) -> bool:
+    """Whether group.py has the law of this factor, too, where data are normal."""
+    return factor.own.shape[1] == 1 and not factor.roles.bounded and not factor.changing_bounded.any()
 
 
 class _Hessian(NamedTuple):
@@ -169,7 +178,8 @@ class _EffectSpace:
         """
         for number, factor in enumerate(self.factors):
             kept = factor.rates == OF_LOG_SCALE
-            self.factors[number] = factor._replace(changing=factor.changing[kept], rates=factor.rates[kept])
+            columns = (factor.changing, factor.rates, factor.changing_bounded)
+            self.factors[number] = GroupingFactor(factor.own, factor.roles, *(one[kept] for one in columns))
         self._note_coefficients()
 
     def effects(self, x: np.ndarray, number: int) -> np.ndarray:
@@ -324,14 +334,15 @@ class _EffectSpace:
         values = np.concatenate((*later, x[self.coefficients]))
         laws = []
         for number, (factor, law, mean) in enumerate(zip(self.factors, known, means, strict=True)):
-            changing, rates = factor.changing, factor.rates
+            changing, rates, bounded = factor.changing, factor.rates, factor.changing_bounded
             powers, shares = np.zeros(len(changing)), np.zeros((len(changing), len(factor.own)))
             if number:
-                changing, powers, shares = self._shares(x, data, slopes, number)
+                changing, bounded, powers, shares = self._shares(x, data, slopes, number)
                 rates = np.zeros(len(changing))
             alone = self._effects(x, number, law, *mean, values)
-            change = {"changing": changing, "rates": rates, "middles": x[changing]}
-            laws.append(alone._replace(**change, powers=powers, shares=shares))
+            alone = alone._replace(changing=changing, rates=rates, changing_bounded=bounded)
+            middles = log_of_scales(bounded, x[changing])
+            laws.append(alone._replace(middles=middles, powers=powers, shares=shares))
         return laws
 
     def _prior_of_others(self, priors: list[np.ndarray], slopes: list[np.ndarray]) -> np.ndarray:
@@ -368,31 +379,35 @@ class _EffectSpace:
 
     def _shares(
         self, x: np.ndarray, data: _Hessian, slopes: list[np.ndarray], number: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """With which coordinates the precision of a later factor changes, their powers, and shares (r, J).
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """With which coordinates the precision of a later factor changes, whether these are of scales with an
+        upper bound, their powers, and shares (r, J).
 
         Scales of earlier factors, and the error of data, are parts of the variance of what the data say.
         """
         first, before = self.factors[0], [factor.roles for factor in self.factors[:number]]
-        powers = {int(k): 2.0 * roles.power for roles in before for k in roles.scales}
-        powers |= {int(k): -rate for k, rate in zip(first.changing, first.rates, strict=True)}
+        powers = {int(k): (2.0 * roles.power, roles.bounded) for roles in before for k in roles.scales}
+        changing = zip(first.changing, first.rates, first.changing_bounded, strict=True)
+        powers |= {int(k): (-rate, bool(bounded)) for k, rate, bounded in changing}
         size, shares = np.diagonal(np.linalg.inv(self.priors[number])), {}
-        for k, power in powers.items():
-            logs = []
+        for k, (power, bounded) in powers.items():
+            logs, ends = [], log_of_scales(bounded, x[k] + np.array([-_STEP, 0.0, _STEP]))
             for sign in (-1.0, 1.0):
                 moved = x.copy()
                 moved[k] += sign * _STEP
                 priors = [factor.roles.prior_of_effects(moved) for factor in self.factors]
-                factor = float(np.exp(sign * _STEP * first.rates[first.changing == k].sum()))
+                away = ends[1 + int(sign)] - ends[1]
+                factor = float(np.exp(away * first.rates[first.changing == k].sum()))
                 precision = self._eliminate(data, slopes, priors, factor)[number].precision
                 rest = np.diagonal(precision - priors[number], axis1=1, axis2=2) @ size
                 logs.append(np.log(np.maximum(rest, 1e-12)))
-            share = np.clip((logs[0] - logs[1]) / (2.0 * _STEP * power), 0.0, 1.0)
+            share = np.clip((logs[0] - logs[1]) / ((ends[2] - ends[0]) * power), 0.0, 1.0)
             if share.max() > _SLOW:
                 shares[k] = share
         found = np.array([*shares.values()]).reshape(len(shares), len(self.factors[number].own))
         found /= np.maximum(found.sum(axis=0), 1.0)
-        return np.array([*shares], np.int64), np.array([powers[k] for k in shares]), found
+        known = np.array([powers[k] for k in shares]).reshape(len(shares), 2)
+        return np.array([*shares], np.int64), known[:, 1] > 0.0, known[:, 0], found
 
     def _effects(
         self,
@@ -444,6 +459,9 @@ class _EffectSpace:
             middles=np.zeros(0),
             powers=np.zeros(0),
             shares=np.zeros((0, len(own))),
+            changing_bounded=np.zeros(0, bool),
+            log_units=roles.log_units,
+            bounded=roles.bounded,
             turn=roles.turn,
             power=roles.power,
         )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, effects_rows
+from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, effects_rows, log_of_scales
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity
 
@@ -29,6 +29,7 @@ LATENT, FEW = 0.5, 15
 MOST_GUESSES = 400
 _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its diagonal
 _WRONG = 1e-3  # share of a change that a guess may leave unexplained
+_NOT_ROUND = 1e-4  # a bound may be off by this share from a number with two digits
 POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
 _LOOKS, _OFF = 5, 0.5  # that judge a law, and what scores in z may be off there, in root mean square
@@ -90,7 +91,7 @@ def find_effects(
 
 
 def factors_of(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
-    """The effects (J, K) of the groups of each factor, the largest factor first; none if no factor is large.
+    """The effects (J, K) of the groups of each factor, the largest factor first; none if these are few.
 
     The effects of a factor are one variable, or several of one size.
     """
@@ -115,7 +116,7 @@ def factors_of(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
         if len(together) <= LARGEST:
             found.append(np.column_stack(together))
     found.sort(key=lambda own: -own.size)
-    return found if found and found[0].size >= LEAST_EFFECTS else []
+    return found if sum(own.size for own in found) >= LEAST_EFFECTS else []
 
 
 def _groups_of(coupling: Coupling, own: np.ndarray) -> np.ndarray | None:
@@ -201,30 +202,69 @@ def _right_guess(
     moved: dict[int, list[tuple[np.ndarray, np.ndarray]]],
     variables: np.ndarray,
     centred: bool,
-) -> tuple[Roles, np.ndarray, np.ndarray] | None:
-    """The guess that is right, the coordinates with which the data's precision changes, and their rates.
+) -> tuple[Roles, np.ndarray, np.ndarray, np.ndarray] | None:
+    """The guess that is right, the coordinates with which the data's precision changes, their rates, and
+    whether these are of scales with an upper bound.
 
     `here` (J, K, K) are the blocks at `x` (d,), and `size` their size; `moved` has other points and blocks.
+    Where each group has as many data as any other, a scale of effects and that of errors, over the root of a
+    number, can change places. The larger bound is that of the effects.
     """
 
-    def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0) -> bool:
+    def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0, bounded: bool = False) -> bool:
         """Whether a guess says how blocks change when `k` moves: as scales of effects do, or with a rate."""
         for end, block in moved[k]:
-            factor = np.exp(rate * (end[k] - x[k]))
+            factor = np.exp(rate * float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0]))
             left = (roles.blocks(end, factor * data) - block) / size
             change = (block - here) / size
             if not np.linalg.norm(left) <= _WRONG * np.linalg.norm(change):
                 return False
         return True
 
-    for roles in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
+    right: list[Roles] = []
+    for guess in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
+        if right and not guess.bounded:
+            break
+        roles = _with_bounds(guess, x, here, moved) if guess.bounded and centred else guess
+        if roles is None:
+            continue
         data = roles.data(x, here)
-        heads = [int(k) for k in (*roles.scales, *roles.angles)]
-        if all(k in moved and explains(roles, data, k) for k in heads):
-            rest = [(k, rate) for k in moved if k not in heads for rate in RATES]
-            rates = {k: rate for k, rate in rest if explains(roles, data, k, rate)}
-            return roles, np.array([*rates], np.int64), np.array([*rates.values()])
-    return None
+        if all(k in moved and explains(roles, data, int(k)) for k in (*roles.scales, *roles.angles)):
+            right.append(roles)
+            if not roles.bounded:
+                break
+    if not right:
+        return None
+    roles = max(right, key=lambda one: float(one.log_units.sum()))
+    data, heads = roles.data(x, here), {*roles.scales, *roles.angles}
+    forms = [
+        (k, rate, bounded) for k in moved if k not in heads for rate in RATES for bounded in (False, True)
+    ]
+    known = {
+        k: (rate, bounded) for k, rate, bounded in forms[::-1] if explains(roles, data, k, rate, bounded)
+    }
+    rates, bounds = (np.array([one[column] for one in known.values()]) for column in (0, 1))
+    return roles, np.array([*known], np.int64), rates, bounds.astype(bool)
+
+
+def _with_bounds(
+    roles: Roles, x: np.ndarray, here: np.ndarray, moved: dict[int, list[tuple[np.ndarray, np.ndarray]]]
+) -> Roles | None:
+    """A guess with the upper bounds of its scales, by which the prior's part of the blocks changes.
+
+    None if these are no round numbers, as what people write is.
+    """
+    bounds, prior = np.ones(len(roles.scales)), roles.prior(x)
+    for i, k in enumerate(roles.scales):
+        for end, block in moved.get(int(k), [])[:1]:
+            change = np.mean((block - here)[:, i, i]) / (roles.prior(end) - prior)[i, i]
+            bounds[i] = change**-0.5 if change > 0.0 else np.nan
+    if not np.isfinite(bounds).all():
+        return None
+    round_ones = np.array([float(f"{bound:.1e}") for bound in bounds])
+    if np.abs(bounds / round_ones - 1.0).max() > _NOT_ROUND:
+        return None
+    return roles._replace(log_units=np.log(round_ones))
 
 
 def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: bool) -> Iterator[Roles]:
@@ -242,15 +282,16 @@ def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: boo
     orders = [np.arange(n_angles)]
     if n_angles > 1:
         orders.append(np.argsort(by_columns))
-    guesses = itertools.product(POWERS, of_scales, of_angles, TURNS, orders)
-    for power, scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
+    guesses = itertools.product((False, True), POWERS, of_scales, of_angles, TURNS, orders)
+    none = np.zeros(k)
+    for bounded, power, scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
         if np.intersect1d(scales, angles).size:
             continue
         if not len(angles):
             if turn == TURNS[0] and order is orders[0]:
-                yield Roles(scales, angles, turn, power, centred)
+                yield Roles(scales, angles, turn, power, centred, bounded, none)
         else:
-            yield Roles(scales, angles[order], turn, power, centred)
+            yield Roles(scales, angles[order], turn, power, centred, bounded, none)
 
 
 def _judge(
