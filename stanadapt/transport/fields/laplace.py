@@ -40,6 +40,7 @@ _FIRST_REACH = 0.5  # of the heads, in the program's own coordinates
 _LONGEST = 2.0  # first step of the heads along each axis of their quadratic, in reaches
 _FAR = 12.0  # in reaches; along an axis on which the mode is farther, the next design is twice as wide
 _ARRIVED = 0.4
+_LOOKS = 5  # around a mode, that tell whether latents are normal there
 _CURVATURES = 0.1, 25.0  # of the log density of the heads, in reaches
 
 
@@ -178,6 +179,18 @@ def _approach(precision: Precision, x: np.ndarray, factor: Factor) -> np.ndarray
     return x
 
 
+def how_far_from_normal(precision: Precision, mode: LatentMode) -> float:
+    """By how much scores are not those of a normal law around a mode, in its coordinates, at the median."""
+    rng, off, n = np.random.default_rng(4), [], len(precision.latents)  # no random numbers of the chain
+    for _ in range(_LOOKS):
+        direction, wanted = _some_direction(precision, mode.factor, rng)
+        logp, score = precision.density(mode.x + direction)
+        left = score[precision.latents] + wanted
+        size = float(np.sqrt(left @ mode.factor.solve(left) / n))
+        off.append(size if np.isfinite(logp) else np.inf)
+    return float(np.median(off))
+
+
 def _has_all_entries(precision: Precision, x: np.ndarray, factor: Factor) -> bool:
     """Whether a factor is that of the precision at `x` (d,), by one product with a random vector.
 
@@ -185,7 +198,7 @@ def _has_all_entries(precision: Precision, x: np.ndarray, factor: Factor) -> boo
     """
     if precision.dense:
         return True
-    direction, wanted = _some_direction(precision, factor)
+    direction, wanted = _some_direction(precision, factor, np.random.default_rng(4))
     product = precision.density.curvature(x, direction)
     if product is None:
         return False
@@ -193,9 +206,11 @@ def _has_all_entries(precision: Precision, x: np.ndarray, factor: Factor) -> boo
     return bool(left @ factor.solve(left) < _UNEXPLAINED**2 * len(left))
 
 
-def _some_direction(precision: Precision, factor: Factor) -> tuple[np.ndarray, np.ndarray]:
+def _some_direction(
+    precision: Precision, factor: Factor, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """How far a draw might be from the mode (d,), and the product of the precision with that (n,)."""
-    signs = np.random.default_rng(4).choice([-1.0, 1.0], len(factor.pivots))  # no random numbers of the chain
+    signs = rng.choice([-1.0, 1.0], len(factor.pivots))
     product = factor.lower @ (np.sqrt(factor.pivots) * signs)
     direction = np.zeros(precision.density.unit.size)
     direction[precision.latents] = factor.solve(product)
@@ -260,7 +275,8 @@ def find_place(precision: Precision, x: np.ndarray, *, patient: bool = True) -> 
         if middle is None or middle.logp < best.logp - _WORSE:
             middle, root = best, 0.5 * root
         if not _has_all_entries(precision, middle.x, middle.factor):
-            raise MissingEntriesError(middle.x + _some_direction(precision, middle.factor)[0])
+            rng = np.random.default_rng(4)  # no random numbers of the chain
+            raise MissingEntriesError(middle.x + _some_direction(precision, middle.factor, rng)[0])
         theta = middle.x[heads]
         points, modes = [np.zeros(m)], [middle]
         for u in _small_design(m):
