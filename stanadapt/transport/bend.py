@@ -358,3 +358,30 @@ def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_
             z, s_z = undo_bend(x, s, knots[k], strengths[q], width, side, np.inf)
             values[k, q] = _divergence(z, s_z, of_x, of_s)
     return values
+
+
+@kernel(ordered=True)
+def how_far_from_normal(
+    x: Any, log_law: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any
+) -> Any:
+    """By how much a law is not normal under a bend: the mean square of what a quadratic leaves of its log.
+
+    The law has the log densities (n,) at the points `x` (n,). Returns the coefficient of the square, too.
+    """
+    n, scale = x.size, side * width
+    u, v = np.empty(n), np.empty(n)
+    for i in range(n):
+        t = unbend((x[i] - knot) / scale, strength, reach)
+        u[i] = knot + scale * t
+        v[i] = log_law[i] + np.log(bend(t, strength, reach)[1])
+    mean_u, mean_v = u.mean(), v.mean()
+    sd = np.sqrt(np.square(u - mean_u).mean())
+    s, v = (u - mean_u) / sd, v - mean_v
+    squares = s * s
+    m3, own = (squares * s).mean(), (squares * squares).mean()
+    own -= 1.0 + m3 * m3
+    along, along_square = (v * s).mean(), (v * squares).mean()
+    square = (along_square - m3 * along) / own
+    slope = along - square * m3
+    left = (v * v).mean() - slope * along - square * along_square
+    return left, square / (sd * sd)

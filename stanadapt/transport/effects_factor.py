@@ -17,6 +17,7 @@ are
     offset, A    (K, J), (K, p, J)   of a_j = offset_j + A_j g, in programs that are centred
     log c        (K,)                of the scales c e^(beta h(u))
     bounded      (r,)                1 for a coordinate v of a scale with an upper bound, else 0
+    middle       (K (K + 1) / 2,)    where the heads are, for a chain that comes from far out
 
 Numbers of all groups follow each other in memory, so that the compiler makes fast loops over groups.
 
@@ -270,7 +271,8 @@ def places(header: Any) -> Any:
     means = offsets + centred * n
     log_units = means + centred * n * p
     bounds = log_units + k
-    end = bounds + int(header[N_CHANGING])
+    place = bounds + int(header[N_CHANGING])
+    end = place + int(header[N_HEADS])
     inner = (
         coefficients,
         own,
@@ -286,7 +288,7 @@ def places(header: Any) -> Any:
         groups,
         tied,
     )
-    return COLUMNS, *inner, offsets, means, log_units, bounds, end
+    return COLUMNS, *inner, offsets, means, log_units, bounds, place, end
 
 
 @kernel(ordered=True, counted=False)

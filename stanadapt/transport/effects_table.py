@@ -54,6 +54,7 @@ class Effects(NamedTuple):
     changing_bounded: np.ndarray  # (r,) whether v is of a scale with an upper bound
     log_units: np.ndarray  # (K,) log c
     bounded: bool  # whether the scales of effects have an upper bound
+    middle: np.ndarray  # (K (K + 1) / 2,) where the heads are
     turn: float  # t is tanh of this multiple of the coordinate
     power: float  # beta: 1 for log scales, 1/2 for log variances and -1/2 for log precisions
 
@@ -103,7 +104,7 @@ def _rows_of(law: Effects) -> np.ndarray:
     numbers += [law.ties.T, law.tied.T]
     if law.centred:
         numbers += [np.moveaxis(v, 0, -1) for v in (law.offsets, law.means)]
-    numbers += [law.log_units, law.changing_bounded]
+    numbers += [law.log_units, law.changing_bounded, law.middle]
     flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
@@ -128,8 +129,11 @@ def _rows_of(law: Effects) -> np.ndarray:
 
 
 def effects_of(rows: np.ndarray) -> list[Effects]:
-    """The law of each factor that these rows of a map hold, the first header first."""
-    return [_effects_in(part) for part in _factors_in(rows)]
+    """The law of each factor that these rows of a map hold, the first header first.
+
+    Bends of the scales may follow.
+    """
+    return [_effects_in(part) for part in _factors_in(rows[: int(rows[0, ROWS])])]
 
 
 def _factors_in(rows: np.ndarray) -> list[np.ndarray]:
@@ -175,6 +179,7 @@ def _effects_in(rows: np.ndarray) -> Effects:
         changing_bounded=parts[17] > 0.0,
         log_units=parts[16],
         bounded=bool(header[BOUNDED]),
+        middle=parts[18],
         turn=float(header[TURN]),
         power=float(header[POWER]),
     )
@@ -222,7 +227,7 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
         whole = np.concatenate((*others, law.own.ravel()))
         if not are_coordinates(whole, d) or len(set(whole)) < len(whole):
             return False
-    if not np.isin(rows.reshape(-1)[places(header)[17] : end], (0.0, 1.0)).all():
+    if not np.isin(rows.reshape(-1)[places(header)[17] : places(header)[18]], (0.0, 1.0)).all():
         return False
     if np.any(law.shares < 0.0) or np.any(law.shares.sum(axis=0) > 1.0 + 1e-9):
         return False

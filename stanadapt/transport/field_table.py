@@ -43,13 +43,13 @@ _CLOSE = 1e-6  # of a frame's determinant to 1, and of frame times inverse to I
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its fields, with their innovations and the root's bend, or its effects; and
-    the others. There are none of the first if it has no field and no effects.
+    """The rows of a map that hold its fields, with their innovations, or its effects, and the bends of their
+    heads; and the others. There are none of the first if it has no field and no effects.
     """
     end = len(_block(table, EFFECTS)) or len(_block(table, INNOVATIONS))
     for _ in range(2):
         end += len(_block(table[end:], FIELD))
-    if 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
+    while 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
         end += 1
     return table[:end], table[end:]
 
@@ -62,12 +62,12 @@ def _block(table: np.ndarray, kind: float) -> np.ndarray:
 
 
 def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    """The rows of the innovations, of the fields of the latents and of the heads, and of the root's bend.
+    """The rows of the innovations, of the fields of the latents and of the heads, and of the heads' bends.
 
-    Some have none; effects have none of these.
+    Some have none; effects have bends alone.
     """
     if has_effects(rows):
-        return [rows[:0]] * 4
+        return [*[rows[:0]] * 3, rows[len(_block(rows, EFFECTS)) :]]
     parts, left = [], rows
     for kind in (INNOVATIONS, FIELD, FIELD):
         parts.append(_block(left, kind))
@@ -90,8 +90,8 @@ def fields_of(rows: np.ndarray) -> list[Field]:
     return [field_of(part) for part in _parts(rows)[1:3] if len(part)]
 
 
-def bend_of_root(rows: np.ndarray) -> np.ndarray:
-    """The row of the root's bend, among the rows of fields, if it has one."""
+def bends_of_heads(rows: np.ndarray) -> np.ndarray:
+    """The rows of the bends of heads, among the rows of fields or effects: of the root of a field alone."""
     return _parts(rows)[3]
 
 
@@ -107,12 +107,13 @@ def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
     """The point z (d,) at which latents are at their means and heads in the middle, among rows of fields."""
-    middle = np.zeros(d)
+    middle, laws = np.zeros(d), fields_of(rows)
     if has_effects(rows):
-        return middle
-    laws = fields_of(rows)
-    middle[laws[0].heads] = laws[0].mid
-    for bend in bends_of(bend_of_root(rows)):
+        for factor in effects_table.effects_of(rows):
+            middle[factor.heads] = factor.middle
+    else:
+        middle[laws[0].heads] = laws[0].mid
+    for bend in bends_of(bends_of_heads(rows)):
         middle[bend.place] = undo_bend(middle[[bend.place]], np.zeros(1), *bend[1:])[0][0]
     for law in laws[1:]:
         middle[law.own] = 0.0
@@ -120,16 +121,17 @@ def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
 
 
 def moved_by(rows: np.ndarray) -> np.ndarray:
-    """The coordinates that the rows of fields move and no other law does: latents, and a root with a bend.
+    """The coordinates that the rows of fields move and no other law does: latents, and heads with a bend.
 
     The heads that have a law given the root may have other laws before it: what is left of them, given the
     root, may have a long tail.
     """
+    innovations, latents, _, bends = _parts(rows)
     if has_effects(rows):
-        return np.sort(latents_and_heads(rows)[0])
-    innovations, latents, _, of_root = _parts(rows)
-    moved = [field_of(part).own for part in (innovations, latents) if len(part)]
-    return np.unique(np.concatenate((of_root[:, OWN].astype(np.int64), *moved)))
+        moved = [latents_and_heads(rows)[0]]
+    else:
+        moved = [field_of(part).own for part in (innovations, latents) if len(part)]
+    return np.unique(np.concatenate((bends[:, OWN].astype(np.int64), *moved)))
 
 
 def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
@@ -206,13 +208,16 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows, which may come from a file, hold fields of `d` coordinates; or nothing."""
     if not len(rows):
         return True
-    if has_effects(rows):
-        return effects_table.are_valid(rows, d)
-    innovations, first, second, of_root = _parts(rows)
-    if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
+    innovations, first, second, bends = _parts(rows)
+    bent = bends[:, OWN]
+    if not (are_coordinates(bent, d) and np.isfinite(bends).all() and are_bends(bends, d)):
         return False
-    bent = of_root[:, OWN]
-    if not (are_coordinates(bent, d) and np.isfinite(of_root).all() and are_bends(of_root, d)):
+    if len(set(bent)) < len(bent):
+        return False
+    if has_effects(rows):
+        valid = effects_table.are_valid(_block(rows, EFFECTS), d)
+        return valid and not np.isin(bent, latents_and_heads(rows)[0]).any()
+    if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
         return False
     laws = fields_of(rows)
     if np.isin(bent, np.concatenate([law.own for law in laws])).any():

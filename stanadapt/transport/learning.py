@@ -337,7 +337,7 @@ def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """Describe a map for results: arrays (d,) of what it does to each coordinate; `transport` is the map."""
     latents, rows = fields.split(table)
     found = fields.describe(latents, d)
-    rows = np.concatenate((rows, fields.bend_of_root(latents)))
+    rows = np.concatenate((rows, fields.bends_of_heads(latents)))
     for law in LAWS:
         found |= law.describe(_rows_of(law, rows), d)
     return found | {"transport": table}

@@ -21,7 +21,7 @@ from stanadapt.transport.effects_table import (
     root_at,
 )
 from stanadapt.transport.field_table import (
-    bend_of_root,
+    bends_of_heads,
     describe,
     fields_of,
     has_effects,
@@ -63,6 +63,7 @@ def some_law(
         changing_bounded=np.array([bounded])[: int(noise)],
         log_units=rng.normal(size=k) if bounded else np.zeros(k),
         bounded=bounded,
+        middle=rng.normal(size=heads),
         turn=0.5,
         power=power,
     )
@@ -106,6 +107,7 @@ def some_factors(centred: tuple[bool, ...]) -> tuple[list[Effects], int]:
             changing_bounded=np.array([number == 1, True, False])[: number + 1],
             log_units=rng.normal(size=2) * (number == 1),
             bounded=number == 1,
+            middle=rng.normal(size=3),
             turn=1.0,
             power=1.0,
         )
@@ -220,7 +222,7 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
     assert (told["field_effects"][law.own] == 3).all()
     assert (told["field_role"][law.heads] == 2).all()
     assert told["field_gradients"] == 7
-    assert not len(bend_of_root(rows))  # whatever numbers stand where other laws have their kind
+    assert not len(bends_of_heads(rows))  # whatever numbers stand where other laws have their kind
     assert not fields_of(rows)
 
 
@@ -305,7 +307,7 @@ def test_effects_are_found_with_their_scales_and_correlations(name: str) -> None
     assert [names[i] for i in law.heads[:k]] == [f"sigma.{i + 1}" for i in range(k)]
     assert {names[i].partition(".")[0] for i in law.heads[k:]} == {"R" if "matrix" in name else "L"}
     assert [names[i] for i in law.changing] == ["sigma_y"] * ("sigma_y" in names)
-    assert gradients < len(names) + 150 * k
+    assert gradients < len(names) + 200 * k
     first = names.index("z.1.1" if "z.1.1" in names else "b.1.1")
     np.testing.assert_array_equal(np.sort(law.own.ravel()), first + np.arange(law.own.size))
     assert (np.ptp((law.own - first) // k, axis=1) == 0).all()  # all of one group

@@ -13,7 +13,7 @@ from stanadapt.transport.exponential import replace_by_exponentials
 from stanadapt.transport.field import OWN_FEATURES, Field, feature_values, n_features, places
 from stanadapt.transport.field_table import (
     are_valid,
-    bend_of_root,
+    bends_of_heads,
     describe,
     field_of,
     field_rows,
@@ -369,7 +369,7 @@ def test_rows_hold_the_law_of_the_heads() -> None:
     first, second = fields_of(rows)
     np.testing.assert_array_equal(first.heads, law.heads)
     np.testing.assert_array_equal(second.own, law.heads[1:])
-    np.testing.assert_array_equal(bend_of_root(rows)[:, OWN], law.heads[:1])
+    np.testing.assert_array_equal(bends_of_heads(rows)[:, OWN], law.heads[:1])
     assert set(moved_by(rows)) == {*law.own, law.heads[0]}
     for wanted, found in zip((rows, rows[:0]), split(rows), strict=True):
         np.testing.assert_array_equal(wanted, found)

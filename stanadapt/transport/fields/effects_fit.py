@@ -462,6 +462,7 @@ class _EffectSpace:
             changing_bounded=np.zeros(0, bool),
             log_units=roles.log_units,
             bounded=roles.bounded,
+            middle=x[np.concatenate((roles.scales, roles.angles)).astype(np.int64)],
             turn=roles.turn,
             power=roles.power,
         )

@@ -19,9 +19,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, effects_rows, log_of_scales
+from .. import effects
+from ..bend import bend_rows
+from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, Effects, effects_rows, log_of_scales
+from ..map_table import APART
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity
+from .scale_bends import MOST_TO_MODE, climb, scale_bends
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
 # Another variable may be a latent field if it has more entries than this share of the groups, and than these.
@@ -34,6 +38,7 @@ POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
 _LOOKS, _OFF = 5, 0.5  # that judge a law, and what scores in z may be off there, in root mean square
 _REACH = 0.5  # of heads in a look
+_FAR = 3.0  # spreads of draws, from which on heads are not where the law has been fitted
 
 
 def may_have_effects(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> bool:
@@ -82,12 +87,24 @@ def find_effects(
     factors = _find_roles(density, x * density.unit, own, others, variables)
     if factors is None:
         return None
-    found = fit_effects(density, x * density.unit, factors)
-    if found is None:
-        return None
-    laws, there = found
-    rows = effects_rows(laws, density.gradients)
-    return _judge(density_in, rows, there, np.concatenate([law.own.ravel() for law in laws]), density)
+    effects_of_all = np.concatenate([factor.own.ravel() for factor in factors])
+    others = np.setdiff1d(np.arange(x.size), effects_of_all)
+    x, last = x * density.unit, False
+    while True:
+        found = fit_effects(density, x, factors)
+        if found is None:
+            return None
+        laws, x = found
+        rows = effects_rows(laws, 0)
+        inner = ScaledDensity(density_in(rows), np.ones(x.size))
+        z = x.copy()
+        z[effects_of_all] = 0.0
+        middle, top = climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
+        density.gradients += inner.gradients
+        if last or not np.abs((middle - z) / density.unit).max() > _FAR:
+            return _judge(density, inner, middle, top, laws)
+        x, last = middle.copy(), True  # once more, where the heads are
+        effects.into_x(rows, x)
 
 
 def factors_of(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
@@ -295,23 +312,25 @@ def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: boo
 
 
 def _judge(
-    density_in: Callable[[np.ndarray], Evaluate],
-    rows: np.ndarray,
-    x: np.ndarray,
-    own: np.ndarray,
-    density: ScaledDensity,
+    density: ScaledDensity, inner: ScaledDensity, z: np.ndarray, top: float, laws: list[Effects]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rows of the law and the scales (d,) of all coordinates, if it makes effects standard normal."""
-    others = np.setdiff1d(np.arange(x.size), own)
-    inner = ScaledDensity(density_in(rows), np.ones(x.size))
-    z, scale = x.copy(), density.unit.copy()
-    z[own], scale[own] = 0.0, 1.0
-    for k in others:
-        axis = np.zeros(x.size)
+    """The rows of the law, with bends of the scales, and the scales (d,) of all coordinates, if the law makes
+    effects standard normal.
+
+    `inner` is the density in the coordinates of the law, and has its mode with effects at 0, `top`, at `z`.
+    """
+    own = np.concatenate([law.own.ravel() for law in laws])
+    others, before = np.setdiff1d(np.arange(z.size), own), inner.gradients
+    scale = density.unit.copy()
+    scale[own] = 1.0
+    hessian = np.full((len(others), len(others)), np.nan)
+    for place, k in enumerate(others):
+        axis = np.zeros(z.size)
         axis[k] = density.unit[k]
         column = inner.curvature(z, axis)
         if column is not None and column[k] > 0.0:
             scale[k] = np.sqrt(density.unit[k] / column[k])
+            hessian[place] = column[others] / density.unit[k]
     rng, off = np.random.default_rng(6), []  # no random numbers of the chain
     for _ in range(_LOOKS):
         there = z.copy()
@@ -320,5 +339,15 @@ def _judge(
         logp, score = inner(there)
         left = score[own] + there[own]
         off.append(float(np.sqrt(np.mean(np.square(left)))) if np.isfinite(logp) else np.inf)
-    density.gradients += inner.gradients
-    return (rows, scale) if np.median(off) < _OFF else None
+    if not np.median(off) < _OFF:
+        density.gradients += inner.gradients - before
+        return None
+    scales = [int(k) for law in laws for k in law.heads[: law.own.shape[1]]]
+    bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), scales)
+    of_scales = bend_rows([bend for bend, _ in bends])
+    of_scales[:, APART] = 1.0
+    for bend, deviation in bends:
+        scale[bend.place] = deviation
+    density.gradients += inner.gradients - before
+    rows = effects_rows([law._replace(middle=z[law.heads]) for law in laws], density.gradients)
+    return np.concatenate((rows, of_scales)), scale

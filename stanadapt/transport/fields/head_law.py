@@ -13,33 +13,35 @@ have a long tail, or a shoulder, that a chain has not seen yet and comes to once
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 
-from ..bend import Bend, bend_rows, undo_bend
+from ..bend import Bend, bend_rows, how_far_from_normal
 from ..field import Field
 from ..field_table import field_rows
 from ..map_table import APART
 from .design import Design, RidgePoint
 from .law_fit import Regressions, fit_regressions
 
-_LOWEST = 7.0  # the log density of the heads down to which their law counts, beside the largest one
+LOWEST = 7.0  # the log density of the heads down to which their law counts, beside the largest one
 _WIDTHS = 1.5  # a width changes if it does by this factor,
 _BENT = 1.0  # and a location leaves its line if it does by so many widths
 _FEWEST = 4  # points of a ridge, beside the middle
 _CURVE = 60  # points of a curve through a ridge,
 _BEYOND, _FLAT = 10.0, 6  # and how far it goes on beyond a short ridge, in spreads of the root; points there
-_GRID, _FAR = 120, 4.0  # points of the root's law, and how far they reach, as a normal law does
+_GRID, _FAR = 60, 4.0  # points of the root's law, and how far they reach, as a normal law does
 _CELLS = 4_000  # of the integral of that law
-# Width of a bend, in spreads, and its strength. Others may fit better, but trajectories break there.
-_NARROWEST, _STEEPEST = 0.8, 4.0
+# Of the bends that are tried: how far their knots are from the middle, and their widths, in spreads, and their
+# strengths. Narrower and steeper ones may fit better, but trajectories break there.
+_KNOTS = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0])
+_WIDE, _STRENGTHS = np.array([0.8, 1.1, 1.6, 2.5, 4.0]), np.array([0.3, 0.6, 1.2, 2.4, 4.0])
 # The root gets a bend if its log density is not normal by this, in the mean over such points,
 _NOT_NORMAL = 0.3
 _BETTER = 0.5  # and if a bend leaves at most this share of it
-_TRIALS = 200  # of bends
 
 
 class HeadLaw(NamedTuple):
@@ -78,7 +80,7 @@ def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadL
         of_others = fit_regressions(data, heads[[root]], heads[others], np.array([spread]))
     widths = np.array([point.widths for point in points])[:, others]
     log_density = np.array([point.height for point in points]) + np.log(widths / widths[0]).sum(axis=1)
-    bent = _fit_bend(at, log_density, int(heads[root]), spread)
+    bent = fit_bend(at, log_density, int(heads[root]), spread)
     if bent is None and of_others is None:
         return None
     return HeadLaw(int(heads[root]), of_others, *(bent or (None, spread)))
@@ -100,7 +102,7 @@ def _choose_root(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> int
 
 def _varies(points: list[RidgePoint], root: int) -> bool:
     """Whether widths of the others change along a ridge, or their locations leave a straight line."""
-    near = [point for point in points if point.height > -_LOWEST]
+    near = [point for point in points if point.height > -LOWEST]
     thetas, widths = np.array([point.theta for point in near]), np.array([point.widths for point in near])
     others = np.delete(np.arange(thetas.shape[1]), root)
     changes = np.abs(np.log(widths / widths[0]))[:, others]
@@ -164,9 +166,7 @@ def _regressions(
     )
 
 
-def _fit_bend(
-    at: np.ndarray, log_density: np.ndarray, place: int, spread: float
-) -> tuple[Bend, float] | None:
+def fit_bend(at: np.ndarray, log_density: np.ndarray, place: int, spread: float) -> tuple[Bend, float] | None:
     """The bend that makes the law of a coordinate normal, and the standard deviation that it leaves.
 
     The law has the log densities (p,) at the points `at` (p,), of which the first is in the middle. None if
@@ -189,36 +189,16 @@ def _fit_bend(
     shares = np.cumsum(np.exp(law(grid) - log_density.max()))
     x = np.interp(ndtr(np.linspace(-_FAR, _FAR, _GRID)), shares / shares[-1], grid)
     log_law, side = law(x), 1.0 if x[-1] - middle > middle - x[0] else -1.0
-
-    def fit(one: Bend) -> tuple[float, float]:
-        """The mean square by which the log density is not normal, and the standard deviation."""
-        u, _ = undo_bend(x, np.zeros(_GRID), *one[1:])
-        t = (u - one.knot) / (one.side * one.width)
-        value = log_law + np.log1p(one.strength * (_soft_slope(t) - _soft_slope(t - one.reach)))
-        square, slope, constant = np.polyfit(u - middle, value, 2)
-        left = value - np.polyval((square, slope, constant), u - middle)
-        return float(np.square(left).mean()), float(np.sqrt(-0.5 / square)) if square < 0.0 else np.inf
-
-    def bend_of(numbers: np.ndarray) -> Bend:
-        knot, strength, width = numbers
-        width, strength = _NARROWEST + np.exp(min(width, 5.0)), min(np.exp(min(strength, 5.0)), _STEEPEST)
-        return Bend(place, middle + side * spread * knot, strength, spread * width, side, 1.0)
-
-    plain, _ = fit(bend_of(np.array([0.0, -30.0, 0.0])))
+    plain, _ = how_far_from_normal(x, log_law, middle, 0.0, spread, side, 1.0)
     if plain < _NOT_NORMAL**2:
         return None
-    from scipy.optimize import minimize  # here for the same reason
-
-    start = np.array([2.0, 0.0, np.log(0.3)])
-    simplex = start + np.concatenate((np.zeros((1, 3)), np.diag([-1.0, 1.0, 1.0])))
-    options = {"maxfev": _TRIALS, "initial_simplex": simplex}
-    one = bend_of(
-        minimize(lambda numbers: fit(bend_of(numbers))[0], start, method="Nelder-Mead", options=options).x
+    left, square, one = np.inf, 0.0, None
+    for knot, strength, width in itertools.product(
+        middle + side * spread * _KNOTS, _STRENGTHS, spread * _WIDE
+    ):
+        found = how_far_from_normal(x, log_law, knot, strength, width, side, 1.0)
+        if found[0] < left:
+            (left, square), one = found, Bend(place, float(knot), float(strength), float(width), side, 1.0)
+    return (
+        (one, float(np.sqrt(-0.5 / square))) if one and left < _BETTER**2 * plain and square < 0.0 else None
     )
-    left, deviation = fit(one)
-    return (one, deviation) if left < _BETTER**2 * plain and np.isfinite(deviation) else None
-
-
-def _soft_slope(t: np.ndarray) -> np.ndarray:
-    """The derivative of log(1 + e^t)² / 2."""
-    return np.asarray(np.logaddexp(0.0, t) * expit(t))

@@ -1,0 +1,116 @@
+"""Bends for the scales of effects, from the law of all that is no effect.
+
+Where effects are at z = 0 (effects.py), the density is that of scales, correlations, means and errors, with the
+effects integrated out: exactly if data are normal, else about. The log of a scale that may be 0 has a long
+left tail there. It may begin where a chain comes once in a thousand draws, so that a chain has not seen it in
+warm-up, and comes back from it slowly. Along the ridge of each log scale, on which all else is at its highest,
+the density tells the tail, and a bend (../bend.py) that makes its law normal is fitted to it. How the widths
+of the rest change along a ridge matters little there, and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..bend import Bend
+from .head_law import LOWEST, fit_bend
+from .probes import ScaledDensity
+
+# Of a ridge: how far its points are from the middle, in spreads of the scale.
+_REACHES = 1.0, 2.0, 3.0, 4.5, 6.5, 9.5, 14.0, 21.0
+MOST_TO_MODE, _MOST_ON = (
+    60,
+    12,
+)  # gradients of the way to the mode, and of that from a point of a ridge to the next
+_ENOUGH, _LEVEL = 1e-4, 0.05  # a way ends where the log density gains so small a share, or is so level
+
+
+def scale_bends(
+    density: ScaledDensity,
+    z: np.ndarray,
+    top: float,
+    others: np.ndarray,
+    hessian: np.ndarray,
+    scales: Sequence[int],
+) -> list[tuple[Bend, float]]:
+    """The bends of those log scales that need one, and the standard deviations that they leave.
+
+    `density` is in the coordinates of effects, in the program's own units. Its mode, with effects at 0, is
+    `z` (d,), where it has the log density `top`. The coordinates `others` (m,) are no effects, and have the
+    negative `hessian` (m, m) there, which may have NaN.
+    """
+    if not np.isfinite(hessian).all():
+        return []
+    values, vectors = np.linalg.eigh(hessian)
+    if values[0] <= 0.0:
+        return []
+    covariance, found = (vectors / values) @ vectors.T, []
+    for coordinate in scales:
+        a = int(np.flatnonzero(others == coordinate)[0])
+        points = _ridge(density, z, top, others, a, hessian, covariance)
+        at, heights = (np.array(column) for column in zip(*points, strict=True))
+        bent = fit_bend(at, heights, int(coordinate), float(np.sqrt(covariance[a, a])))
+        if bent is not None:
+            found.append(bent)
+    return found
+
+
+def _ridge(
+    density: ScaledDensity,
+    z: np.ndarray,
+    top: float,
+    others: np.ndarray,
+    a: int,
+    hessian: np.ndarray,
+    covariance: np.ndarray,
+) -> list[tuple[float, float]]:
+    """Values of the coordinate `others[a]` and log densities along its ridge, the middle first."""
+    rest = np.delete(np.arange(len(others)), a)
+    spread, slope = np.sqrt(covariance[a, a]), covariance[rest, a] / covariance[a, a]
+    root = np.linalg.inv(np.linalg.cholesky(hessian[np.ix_(rest, rest)])).T
+    points = [(float(z[others[a]]), 0.0)]
+    for side in (-1.0, 1.0):
+        there, before = z, 0.0
+        for reach in _REACHES:
+            move = side * spread * (reach - before)
+            there, before = there.copy(), reach
+            there[others[a]] += move
+            there[others[rest]] += move * slope
+            there, height = climb(density, there, others[rest], root, _MOST_ON)
+            if not np.isfinite(height):
+                break
+            points.append((float(there[others[a]]), height - top))
+            if height < top - LOWEST:
+                break
+    return points
+
+
+def climb(
+    density: ScaledDensity, z: np.ndarray, moved: np.ndarray, root: np.ndarray, most: int
+) -> tuple[np.ndarray, float]:
+    """The highest point over the coordinates `moved` (m,), from `z` (d,), and its log density.
+
+    `root` (m, m) gives them, about, from standard normal ones; `most` gradients are taken, about.
+    """
+    from scipy.optimize import minimize  # here: the import takes a fifth of a second
+
+    first = density(z)[0]
+    if not len(moved) or not np.isfinite(first):
+        return z, first
+
+    def at(v: np.ndarray) -> np.ndarray:
+        x = z.copy()
+        x[moved] += root @ v
+        return x
+
+    def loss(v: np.ndarray) -> tuple[float, np.ndarray]:
+        logp, score = density(at(v))
+        if not np.isfinite(logp):
+            return 1e10, np.zeros(len(v))
+        return first - logp, -(root.T @ score[moved])
+
+    options = {"maxfun": most, "ftol": _ENOUGH, "gtol": _LEVEL}
+    found = minimize(loss, np.zeros(len(moved)), jac=True, method="L-BFGS-B", options=options)
+    return at(found.x), first - float(found.fun)
