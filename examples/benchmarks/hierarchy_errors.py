@@ -16,6 +16,7 @@ under one of the quantiles is off by more than 4.5 standard errors; a chain is o
     slopes        groups with an intercept and a slope that are correlated, centred
     scores        the same in a program that is not centred
     bounded       the same two, with an upper bound of the scales, near which some draws are
+    weights       weights of a curve, which the data tie, with one scale; centred and not
     schools, funnel, horseshoe    the models of tests/statistical/test_hierarchies.py, whose data are fixed
 """
 
@@ -42,6 +43,7 @@ import test_effects as effects
 import test_hierarchies as suite
 
 from hierarchies import two_level_program
+from weights import WEIGHTS, WEIGHTS_NOT_CENTRED, laws_of_weights, weights_of
 
 OFF, CHAIN_OFF = 4.5, 6.0  # standard errors
 INNER = slice(1, 6)  # of PROBABILITIES: 1 to 99 %
@@ -124,6 +126,15 @@ def bounded(rng: np.random.Generator) -> Case:
     return correlated(rng, programs[int(rng.integers(2))], effects.UPPER)
 
 
+def weights(rng: np.random.Generator) -> Case:
+    """Six to twenty-four weights, of all sizes."""
+    size, k = int(rng.integers(30, 100)), int(rng.integers(6, 25))
+    data = weights_of(rng, size, k, float(np.exp(rng.normal(-1.0, 0.8))))
+    programs = WEIGHTS, WEIGHTS_NOT_CENTRED
+    tau, sigma = laws_of_weights(data)
+    return Case(programs[int(rng.integers(2))], data, {"tau": tau, "sigma": sigma})
+
+
 KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
     "centred": lambda rng: any_hierarchy(rng, True, True),
     "mixed": lambda rng: any_hierarchy(rng, True, False),
@@ -135,6 +146,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
     "slopes": lambda rng: correlated(rng, effects.CENTRED),
     "scores": lambda rng: correlated(rng, effects.NOT_CENTRED),
     "bounded": bounded,
+    "weights": weights,
     "schools": lambda rng: Case(
         *suite.shipped("eight_schools_centered"), {"tau": suite.quantiles_of_schools()}
     ),

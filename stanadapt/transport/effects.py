@@ -30,6 +30,8 @@ vines and extended onion method). With t = tanh of such a number, and those of a
 
     L_ij = t_ij prod over k < j of (1 - t_ik^2)^1/2,   L_ii = prod over k < i of (1 - t_ik^2)^1/2.
 
+Effects of one scale that the data tie are turned first (rotation.py); the law is that of their axes then.
+
 The law is triangular: effects depend on the other coordinates alone. So it goes last. Its rows are the first
 ones of a map, factor by factor (effects_factor.py), and the first header has the number of all rows.
 effects_table.py writes and reads them, and fields/effects_search.py finds the law.
@@ -44,26 +46,29 @@ import numpy as np
 from ..jit import kernel
 from ..kinds import Real
 from .effects_factor import turn_score, write_effects, write_x, write_z
-from .map_table import IS_CENTRED, OWN_ROWS, ROWS
+from .map_table import IS_CENTRED, N_EFFECTS, OWN_ROWS, ROWS
+from .rotation import rotate
 
 
 @kernel(ordered=True, late=True)
 def into_x(table: Any, x: Any) -> Real:
     """Turn z of effects among the coordinates `x` (d,) into effects, in place. Returns log |dx/dz|."""
-    end, log_det = int(table[0, ROWS]), 0.0
+    end, log_det = _end_of_factors(table), 0.0
     several = end > int(table[0, OWN_ROWS])
     e = x.copy() if several else x
     while end > 0:
         first = _begin_of_last(table, end)
         log_det += write_x(table[first:end], x, e, several)
         end = first
+    _rotate(table, x, True)
     return log_det
 
 
 @kernel(ordered=True, late=True)
 def into_z(table: Any, x: Any) -> None:
     """Turn effects among the coordinates `x` (d,) into their z, in place."""
-    first, last = 0, int(table[0, ROWS])
+    _rotate(table, x, False)
+    first, last = 0, _end_of_factors(table)
     e = _all_effects(table, x) if last > int(table[0, OWN_ROWS]) else x
     while first < last:
         end = first + int(table[first, OWN_ROWS])
@@ -74,19 +79,21 @@ def into_z(table: Any, x: Any) -> None:
 @kernel(ordered=True, late=True)
 def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     """Turn the score in effects, at `x` (d,), into the one in their z, in place; `z` (d,) has that z."""
-    _turn_scores(table, z, x, score, 1.0)
+    _rotate(table, score, False)
+    _turn_scores(table, z, _before_rotations(table, x), score, 1.0)
 
 
 @kernel(ordered=True, late=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
     """Turn the score in z of effects into the one in the effects, at `x` (d,), in place."""
-    _turn_scores(table, z, x, score, -1.0)
+    _turn_scores(table, z, _before_rotations(table, x), score, -1.0)
+    _rotate(table, score, True)
 
 
 @kernel(ordered=True)
 def _turn_scores(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
     """What both directions have in common; `sign` is 1 for a score in effects, and -1 for one in z."""
-    first, last = 0, int(table[0, ROWS])
+    first, last = 0, _end_of_factors(table)
     several = last > int(table[0, OWN_ROWS])
     e = _all_effects(table, x) if several else x
     by_e = np.zeros(x.size) if several else score
@@ -103,12 +110,41 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
 def _all_effects(table: Any, x: Any) -> Any:
     """A copy of `x` (d,) that has effects where programs have other coordinates."""
     e, first = x.copy(), 0
-    while first < int(table[0, ROWS]):
+    while first < _end_of_factors(table):
         end = first + int(table[first, OWN_ROWS])
         if table[first, IS_CENTRED] == 0.0:
             write_effects(table[first:end], x, e)
         first = end
     return e
+
+
+@kernel(ordered=True, counted=False)
+def _end_of_factors(table: Any) -> Any:
+    """The row after the last factor, where rotations begin if there are any."""
+    end = 0
+    while end < int(table[0, ROWS]) and table[end, N_EFFECTS] > 0.0:
+        end += int(table[end, OWN_ROWS])
+    return end
+
+
+@kernel(ordered=True)
+def _rotate(table: Any, x: Any, forward: Any) -> None:
+    """Turn the coordinates `x` (d,), or a score, by all rotations, in place."""
+    first = _end_of_factors(table)
+    while first < int(table[0, ROWS]):
+        end = first + int(table[first, OWN_ROWS])
+        rotate(table[first:end], x, forward)
+        first = end
+
+
+@kernel(ordered=True)
+def _before_rotations(table: Any, x: Any) -> Any:
+    """The point (d,) of which rotations have made `x`: itself where there are none."""
+    if _end_of_factors(table) == int(table[0, ROWS]):
+        return x
+    w = x.copy()
+    _rotate(table, w, False)
+    return w
 
 
 @kernel(ordered=True, counted=False)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import rotation
 from .effects_factor import places
 from .map_table import (
     BOUNDED,
@@ -30,6 +31,7 @@ from .map_table import (
 
 LARGEST = 8  # effects of a group
 LEAST_GROUPS, LEAST_EFFECTS = 4, 10  # of groups of a factor, and of the effects of all factors
+LEAST_ROTATED = 5  # effects of one scale that the data tie
 
 
 class Effects(NamedTuple):
@@ -133,7 +135,14 @@ def effects_of(rows: np.ndarray) -> list[Effects]:
 
     Bends of the scales may follow.
     """
-    return [_effects_in(part) for part in _factors_in(rows[: int(rows[0, ROWS])])]
+    parts = _factors_in(rows[: int(rows[0, ROWS])])
+    return [_effects_in(part) for part in parts if part[0, N_EFFECTS] > 0.0]
+
+
+def rotations_of(rows: np.ndarray) -> list[rotation.Rotation]:
+    """The rotations that follow the factors."""
+    parts = _factors_in(rows[: int(rows[0, ROWS])])
+    return [rotation.rotation_of(part) for part in parts if part[0, N_EFFECTS] == 0.0]
 
 
 def _factors_in(rows: np.ndarray) -> list[np.ndarray]:
@@ -190,6 +199,9 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if rows[0, ROWS] != len(rows) or not np.isfinite(rows).all():
         return False
     parts = _factors_in(rows)
+    while len(parts) > 1 and parts[-1][0, N_EFFECTS] == 0.0:
+        if not rotation.is_valid(parts.pop(), d):
+            return False
     if not all(_is_valid(part, d) for part in parts):
         return False
     factors = [_effects_in(part) for part in parts]

@@ -18,6 +18,7 @@ from scipy.special import expit
 from fits import run
 from shares import errors, finer, quantiles
 from tail_models import MODELS
+from weights import WEIGHTS, WEIGHTS_NOT_CENTRED, laws_of_weights, weights_of
 
 LIMIT = 4.5  # standard errors
 RATE = 0.01
@@ -107,6 +108,20 @@ def density_of(grids: list[np.ndarray], groups: int, noise: np.ndarray, estimate
     log_p += -0.5 * np.log(m_det) + 0.5 * (m22 * c1 * c1 - 2.0 * m12 * c1 * c2 + m11 * c2 * c2) / m_det
     log_p += log_a + log_b - 0.5 * (a * a + b * b) + 2.0 * np.log1p(-rho * rho)  # the priors
     return np.asarray(np.exp(log_p - log_p.max()))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+@pytest.mark.parametrize("program", [WEIGHTS, WEIGHTS_NOT_CENTRED], ids=["centred", "not centred"])
+def test_the_scale_of_weights_that_the_data_tie_has_its_law(program: str, seed: int) -> None:
+    """Axes that are not those of the data's precision, or a map that turns scores the wrong way."""
+    data = weights_of(np.random.default_rng(4), 60, 10, 0.4)
+    posterior, adaptation, findings = run(program, data, seed=seed, draws=4_000)
+    assert (adaptation["field_effects"].values.sum(axis=-1) == 10).all()
+    for name, law in zip(("tau", "sigma"), laws_of_weights(data), strict=True):
+        draws = np.log(posterior[name].values)
+        assert np.abs(errors(draws, law)).max() < LIMIT
+        for chain in draws:
+            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import stanadapt
 from densities import in_maps
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import composition
+from stanadapt.transport.bend import Bend, bend_rows
 from stanadapt.transport.effects_table import (
     Effects,
     effects_of,
@@ -19,6 +20,7 @@ from stanadapt.transport.effects_table import (
     log_of_scales,
     log_scales_at,
     root_at,
+    rotations_of,
 )
 from stanadapt.transport.field_table import (
     bends_of_heads,
@@ -29,8 +31,19 @@ from stanadapt.transport.field_table import (
     split,
 )
 from stanadapt.transport.fields.field_learning import learn_field
-from stanadapt.transport.map_table import BOUNDED, COLUMNS, IS_CENTRED, N_EFFECTS, N_TIES, OWN_ROWS, TURN
+from stanadapt.transport.map_table import (
+    APART,
+    BOUNDED,
+    COLUMNS,
+    IS_CENTRED,
+    N_EFFECTS,
+    N_TIES,
+    OWN_ROWS,
+    TURN,
+)
+from stanadapt.transport.rotation import Rotation, rotation_rows, with_rotations
 from tail_models import MODELS, effects, grouped, of_days
+from weights import WEIGHTS, WEIGHTS_NOT_CENTRED, weights_of
 
 FORMS = [(k, centred, noise) for k in (1, 2, 3, 4) for centred in (True, False) for noise in (True, False)]
 
@@ -139,14 +152,28 @@ def test_so_has_the_map_where_scales_have_an_upper_bound(centred: bool) -> None:
     check_derivatives([law], d)
 
 
+@pytest.mark.parametrize("centred", [True, False])
+def test_so_has_the_map_with_rotations(centred: bool) -> None:
+    laws, d = some_factors((centred, True))
+    check_derivatives(laws, d, rotation_rows(some_rotations(laws)))
+
+
+def some_rotations(laws: list[Effects]) -> list[Rotation]:
+    """Of the effects of each factor."""
+    rng = np.random.default_rng(8)
+    return [Rotation(law.own.ravel(), np.linalg.qr(rng.normal(size=(law.own.size,) * 2))[0]) for law in laws]
+
+
 @pytest.mark.parametrize("centred", [*itertools.product([True, False], repeat=2), (True, False, True)])
 def test_so_has_the_map_of_several_factors(centred: tuple[bool, ...]) -> None:
     check_derivatives(*some_factors(centred))
 
 
-def check_derivatives(laws: list[Effects], d: int) -> None:
+def check_derivatives(laws: list[Effects], d: int, rotations: np.ndarray | None = None) -> None:
     """The inverse, the log determinant and the scores of both directions, by differences."""
     rows, rng, step = effects_rows(laws, 7), np.random.default_rng(2), 1e-6
+    if rotations is not None:
+        rows = with_rotations(rows, rotations)
     assert composition.is_map(rows, d)
     density = in_maps(Smooth(d))(rows)
     z, x, back, score = rng.normal(size=d), np.empty(d), np.empty(d), np.empty(d)
@@ -270,6 +297,63 @@ def place_of(law: Effects, number: int) -> int:
     return COLUMNS + len(law.heads) + len(law.coefficients) + law.own.size + number - 1
 
 
+def test_rows_hold_rotations() -> None:
+    laws, d = some_factors((True, False))
+    rotations = some_rotations(laws)
+    bends = bend_rows([Bend(int(laws[0].heads[0]), 0.1, 2.0, 0.5, -1.0, 1.0)])
+    bends[:, APART] = 1.0
+    rows = with_rotations(np.concatenate((effects_rows(laws, 7), bends)), rotation_rows(rotations))
+    assert composition.is_map(rows, d)
+    field, others = split(rows)
+    assert len(field) == len(rows)
+    assert not len(others)
+    np.testing.assert_array_equal(bends_of_heads(rows), bends)
+    assert len(effects_of(rows)) == 2
+    for before, after in zip(rotations, rotations_of(rows), strict=True):
+        np.testing.assert_array_equal(after.own, before.own)
+        np.testing.assert_array_equal(after.axes, before.axes)
+    np.testing.assert_array_equal(
+        moved_by(rows), np.sort([*np.concatenate([law.own.ravel() for law in laws]), laws[0].heads[0]])
+    )
+    own, axes = rotations[0]
+    for wrong in (
+        Rotation(own, 1.01 * axes),
+        Rotation(np.append(own[:-1], own[0]), axes),
+        Rotation(own + d, axes),
+    ):
+        assert not composition.is_map(with_rotations(effects_rows(laws, 7), rotation_rows([wrong])), d)
+    assert not composition.is_map(rotation_rows(rotations), d)  # turned effects need a law
+    assert not composition.is_map(rows[:-2], d)
+
+
+@pytest.mark.parametrize("program", [WEIGHTS, WEIGHTS_NOT_CENTRED], ids=["centred", "not centred"])
+def test_effects_of_one_scale_that_the_data_tie_are_turned(program: str) -> None:
+    """Their axes stay the same at all scales, so that scores there are those of standard normal effects."""
+    data = weights_of(np.random.default_rng(3), 40, 9, 0.5)
+    rows, gradients, names = find(program, data)
+    (law,), ((own, axes),) = effects_of(rows), rotations_of(rows)
+    assert [names[i] for i in law.heads] == ["tau"]
+    assert [names[i] for i in own] == [f"w.{k + 1}" for k in range(9)]
+    assert set(law.own.ravel()) == set(own)
+    products = axes.T @ data["Z"].T @ data["Z"] @ axes
+    np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-4 * products.max())
+    assert gradients < 250
+    density = in_maps(ProgramDensity(program, data))(rows)
+    rng, others = np.random.default_rng(5), np.setdiff1d(np.arange(len(names)), own)
+    for _ in range(3):
+        z, score = rng.normal(size=len(names)), np.empty(len(names))
+        z[others] *= 2.0
+        assert np.isfinite(density(z, score))
+        np.testing.assert_allclose(score[own], -z[own], atol=1e-3)
+
+
+def test_what_has_no_common_scale_is_not_turned() -> None:
+    """Coefficients with scales of their own: the search ends, and no rotation is left alone."""
+    program = WEIGHTS.replace("real<lower=0> tau", "vector<lower=0>[K] tau")
+    rows, _, _ = find(program, weights_of(np.random.default_rng(3), 40, 9, 0.5))
+    assert not has_effects(rows)
+
+
 def test_factors_that_depend_on_earlier_ones_are_refused() -> None:
     laws, d = some_factors((True, False))
     assert composition.is_map(effects_rows(laws, 0), d)
@@ -280,17 +364,24 @@ def test_factors_that_depend_on_earlier_ones_are_refused() -> None:
 ITEMS_2PL = MODELS["items_2pl"].data(10)["y"]
 
 
+class ProgramDensity:
+    """The density of a program, which it holds, and its score."""
+
+    def __init__(self, program: str, data: dict[str, Any]) -> None:
+        self.model = stanadapt.Posterior(program, data).model
+        self.target = self.model.target()
+
+    def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
+        return float(log_density_gradient(self.target, x, score))
+
+
 def find(program: str, data: dict[str, Any]) -> tuple[np.ndarray, int, list[str]]:
     """The rows that are found from a random point, what it took, and the names of the coordinates."""
-    model = stanadapt.Posterior(program, data).model
-    target, names = model.target(), list(model.unconstrained_names())
+    density = ProgramDensity(program, data)
+    names = list(density.model.unconstrained_names())
     variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
-
-    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
-        return float(log_density_gradient(target, x, score))
-
     x = 0.3 * np.random.default_rng(4).normal(size=len(names))
-    found, gradients = learn_field(in_maps(evaluate), x, np.ones(x.size), variables)
+    found, gradients = learn_field(in_maps(density), x, np.ones(x.size), variables)
     return (np.empty((0, 19)) if found is None else found.rows), gradients, names
 
 

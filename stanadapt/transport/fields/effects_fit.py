@@ -106,16 +106,20 @@ def blocks_at(density: ScaledDensity, own: np.ndarray, x: np.ndarray) -> np.ndar
 
 
 def fit_effects(
-    density: ScaledDensity, x: np.ndarray, factors: Sequence[GroupingFactor]
+    density: ScaledDensity, x: np.ndarray, factors: Sequence[GroupingFactor], *, rotated: bool
 ) -> tuple[list[Effects], np.ndarray] | None:
-    """The law of each factor, around the mode of the effects with all else as at `x` (d,), and the mode."""
+    """The law of each factor, around the mode of the effects with all else as at `x` (d,), and the mode.
+
+    The effects of some factor may be `rotated`, so that other laws do not know them.
+    """
     space = _EffectSpace(density, factors, x)
     if len(space.given) > MOST_COLUMNS:
         return None
     mode = space.find_mode(x)
     if mode is None:
         return None
-    if space.quadratic and len(factors) <= 2 and all(_is_of_groups(factor) for factor in factors):
+    simple = len(factors) <= 2 and all(_is_of_groups(factor) for factor in factors)
+    if space.quadratic and simple and not rotated:
         return None  # data are normal: scores tell groups this law, of two levels too
     if not space.quadratic:
         space.leave_out_intercepts()

@@ -21,7 +21,15 @@ from scipy.sparse.csgraph import connected_components
 
 from .. import effects
 from ..bend import bend_rows
-from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS, Effects, effects_rows, log_of_scales
+from ..effects_table import (
+    LARGEST,
+    LEAST_EFFECTS,
+    LEAST_GROUPS,
+    LEAST_ROTATED,
+    Effects,
+    effects_rows,
+    log_of_scales,
+)
 from ..map_table import APART
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity
@@ -69,14 +77,16 @@ def find_effects(
     x: np.ndarray,
     coupling: Coupling,
     variables: np.ndarray,
+    *,
+    rotated: bool = False,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of a map with the law of effects, and the scales (d,) of all coordinates in it; None if there
     are no such effects.
 
     `x` (d,) is in units, as `density` is; `density_in` gives the density in the coordinates of a map.
-    `variables` (d,) are the numbers of the variables that coordinates belong to.
+    `variables` (d,) are the numbers of the variables that coordinates belong to. Some may be `rotated`.
     """
-    own = factors_of(coupling, variables)
+    own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS)
     if not own:
         return None
     others = np.setdiff1d(np.arange(x.size), np.concatenate([one.ravel() for one in own]))
@@ -91,7 +101,7 @@ def find_effects(
     others = np.setdiff1d(np.arange(x.size), effects_of_all)
     x, last = x * density.unit, False
     while True:
-        found = fit_effects(density, x, factors)
+        found = fit_effects(density, x, factors, rotated=rotated)
         if found is None:
             return None
         laws, x = found
@@ -107,8 +117,10 @@ def find_effects(
         effects.into_x(rows, x)
 
 
-def factors_of(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
-    """The effects (J, K) of the groups of each factor, the largest factor first; none if these are few.
+def factors_of(coupling: Coupling, variables: np.ndarray, least: int = LEAST_EFFECTS) -> list[np.ndarray]:
+    """The effects (J, K) of the groups of each factor, the largest factor first.
+
+    There are none if all factors together have fewer effects than `least`.
 
     The effects of a factor are one variable, or several of one size.
     """
@@ -133,7 +145,7 @@ def factors_of(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
         if len(together) <= LARGEST:
             found.append(np.column_stack(together))
     found.sort(key=lambda own: -own.size)
-    return found if sum(own.size for own in found) >= LEAST_EFFECTS else []
+    return found if sum(own.size for own in found) >= least else []
 
 
 def _groups_of(coupling: Coupling, own: np.ndarray) -> np.ndarray | None:

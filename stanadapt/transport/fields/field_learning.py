@@ -13,6 +13,7 @@ from ..composition import change_coordinates
 from ..field import Field
 from ..field_table import field_rows
 from ..map_table import no_transport
+from ..rotation import Rotation, rotation_rows, with_rotations
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .effects_search import find_effects, may_have_effects
@@ -23,6 +24,7 @@ from .laplace import MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple, strengths_of
+from .rotation_search import find_rotations, without_ties
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
@@ -36,8 +38,8 @@ MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map 
 # One that is as far off as this, as on a map with a sum to zero (11 to 25), would be given up after the next
 # draws, so its tails are not worth their gradients.
 HOPELESS = 9.0
-# Latents given the heads are normal in the coordinates of a field. Those of series and maps with counts are off
-# by 0.02 to 0.13 at the mode, and those that are products of others, as in an R2-D2 prior, by 1.1.
+# Latents given the heads are normal in the coordinates of a field. Those of series and maps with counts are
+# off by 0.02 to 0.13 at the mode, and those that are products of others, as in an R2-D2 prior, by 1.1.
 NOT_NORMAL = 0.5
 # Gradients that a precision may take with 0 to 4 heads, so that those of a search suffice.
 LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40
@@ -113,18 +115,47 @@ def _look_for_effects(
     density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
 ) -> tuple[Learned | None, Coupling | None, int]:
     """The law of effects, if there is one, the coupling that was seen, and the gradients that it took."""
-    density, coupling = ScaledDensity(density_in(no_transport()), unit), None
-    if not may_have_effects(density, x / unit, variables):
-        return None, None, density.gradients
+    density, coupling, found = ScaledDensity(density_in(no_transport()), unit), None, None
     try:
-        coupling = couple(density, x / unit, variables)
-        found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
+        rotations = find_rotations(density, x / unit, variables)
+        if rotations:
+            found, taken = _effects_in_axes(density_in, rotations, x, unit, variables)
+            density.gradients += taken
+        if found is None and may_have_effects(density, x / unit, variables):
+            coupling = couple(density, x / unit, variables)
+            found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
     except (np.linalg.LinAlgError, ValueError):  # after an overflow
         found = None
     if not found:
         return None, coupling, density.gradients
     rows, scale = found
     return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0)), coupling, density.gradients
+
+
+def _effects_in_axes(
+    density_in: Callable[[np.ndarray], Evaluate],
+    rotations: list[Rotation],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+) -> tuple[tuple[np.ndarray, np.ndarray] | None, int]:
+    """Rows and scales (d,) of the law of effects in axes in which they are not tied, and its gradients."""
+    turned, (x, unit) = rotation_rows(rotations), (x.copy(), unit.copy())
+
+    def density_in_axes(rows: np.ndarray) -> Evaluate:
+        return density_in(with_rotations(rows, turned))
+
+    for own, axes in rotations:
+        x[own], unit[own] = axes.T @ x[own], np.sqrt(np.square(axes.T) @ np.square(unit[own]))
+    density = ScaledDensity(density_in_axes(no_transport()), unit)
+    coupling = couple(density, x / unit, variables)
+    if coupling is None:
+        return None, density.gradients
+    coupling = without_ties(coupling, rotations)
+    found = find_effects(density, density_in_axes, x / unit, coupling, variables, rotated=True)
+    if found is None:
+        return None, density.gradients
+    return (with_rotations(found[0], turned), found[1]), density.gradients
 
 
 def _learn(

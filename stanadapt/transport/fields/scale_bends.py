@@ -1,11 +1,11 @@
 """Bends for the scales of effects, from the law of all that is no effect.
 
-Where effects are at z = 0 (effects.py), the density is that of scales, correlations, means and errors, with the
-effects integrated out: exactly if data are normal, else about. The log of a scale that may be 0 has a long
-left tail there. It may begin where a chain comes once in a thousand draws, so that a chain has not seen it in
-warm-up, and comes back from it slowly. Along the ridge of each log scale, on which all else is at its highest,
-the density tells the tail, and a bend (../bend.py) that makes its law normal is fitted to it. How the widths
-of the rest change along a ridge matters little there, and is left out.
+Where effects are at z = 0 (effects.py), the density is that of scales, correlations, means and errors, with
+the effects integrated out: exactly if data are normal, else about. The log of a scale that may be 0 has a
+long left tail there. It may begin where a chain comes once in a thousand draws, so that a chain has not seen
+it in warm-up, and comes back from it slowly. Along the ridge of each log scale, on which all else is at its
+highest, the density tells the tail, and a bend (../bend.py) that makes its law normal is fitted to it. How
+the widths of the rest change along a ridge matters little there, and is left out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,79 @@
+"""Finding rotations (rotation.py): variables whose coordinates are all tied, and their axes.
+
+In the coordinates of such a variable the negative Hessian is a full block. Its eigenvectors are the axes. If
+the variable holds effects of one scale, they are so at all scales, and the search for effects goes on along
+them (effects_search.py). In any other case what it took, two gradients for each coordinate, is lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sparse
+
+from ..effects_table import LARGEST, LEAST_ROTATED
+from ..rotation import Rotation
+from .effects_search import may_have_effects
+from .probes import NOISE, Coupling, ScaledDensity
+
+MOST = 200  # coordinates of a variable that is turned
+_TIED = 0.8  # share of a variable's coordinates to which each of them is tied
+
+
+def find_rotations(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> list[Rotation]:
+    """The rotations of variables whose coordinates are all tied, at `x` (d,), in units.
+
+    The largest variable must be one of them, or hold effects of groups.
+    """
+    counts = np.bincount(variables)
+    own_of = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= LEAST_ROTATED)]
+    if not np.isfinite(density(x)[0]):
+        return []
+    tied = [own for own in own_of if len(own) <= MOST and _are_tied(density, x, own)]
+    if not tied:
+        return []
+    if max(len(own) for own in tied) < counts.max() and not may_have_effects(density, x, variables):
+        return []
+    found = []
+    for own in tied:
+        block = _block(density, x, own)
+        if block is None:
+            return []
+        found.append(Rotation(own, np.linalg.eigh(block)[1]))
+    return found
+
+
+def without_ties(coupling: Coupling, rotations: list[Rotation]) -> Coupling:
+    """A coupling along axes, where those of a rotation are not tied but for rounding errors."""
+    pattern = coupling.pattern.tolil()
+    wide = coupling.wide.copy()
+    for own, _ in rotations:
+        pattern[np.ix_(own, own)] = np.eye(len(own), dtype=bool)
+        wide[own] = False
+    return coupling._replace(pattern=sparse.csc_matrix(pattern), wide=wide)
+
+
+def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether two of the coordinates `own` (n,) are tied to nearly all others."""
+    for place in (len(own) // 3, 2 * len(own) // 3):
+        axis = np.zeros(x.size)
+        axis[own[place]] = 1.0
+        column = density.curvature(x, axis)
+        if column is None:
+            return False
+        tied = np.count_nonzero(np.abs(column[own]) > NOISE * abs(column[own[place]]))
+        if tied <= max(_TIED * len(own), min(LARGEST, len(own) - 1)):
+            return False
+    return True
+
+
+def _block(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> np.ndarray | None:
+    """The block (n, n) of the negative Hessian, in the program's own coordinates; None without scores."""
+    block = np.empty((len(own), len(own)))
+    for place, k in enumerate(own):
+        axis = np.zeros(x.size)
+        axis[k] = 1.0
+        column = density.curvature(x, axis)
+        if column is None:
+            return None
+        block[place] = column[own] / density.unit[own] / density.unit[k]
+    return np.asarray(0.5 * (block + block.T))
