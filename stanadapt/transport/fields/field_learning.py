@@ -88,6 +88,11 @@ def learn_field(
         taken += more
         if series is not None:
             evaluate, x, unit, coupling = density_in(series.rows), series.x, series.unit, None
+        elif coupling is None:  # no groups
+            effects, more_yet = _look_along_axes(density_in, x, unit, variables)
+            taken += more_yet
+            if effects is not None:
+                return effects, taken
         look = x.size + 1 if coupling is None else 0
         density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + look - more)
         try:
@@ -115,21 +120,39 @@ def _look_for_effects(
     density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
 ) -> tuple[Learned | None, Coupling | None, int]:
     """The law of effects, if there is one, the coupling that was seen, and the gradients that it took."""
-    density, coupling, found = ScaledDensity(density_in(no_transport()), unit), None, None
+    density, coupling = ScaledDensity(density_in(no_transport()), unit), None
+    if not may_have_effects(density, x / unit, variables):
+        return None, None, density.gradients
+    along_axes, taken = _look_along_axes(density_in, x, unit, variables)
+    density.gradients += taken
+    if along_axes is not None:
+        return along_axes, None, density.gradients
+    try:
+        coupling = couple(density, x / unit, variables)
+        found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        found = None
+    return found and _of_effects(*found), coupling, density.gradients
+
+
+def _of_effects(rows: np.ndarray, scale: np.ndarray) -> Learned:
+    """What the law of effects suggests for the metric: the scales (d,) of all coordinates."""
+    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0))
+
+
+def _look_along_axes(
+    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+) -> tuple[Learned | None, int]:
+    """The law of effects that the data tie, along their axes, if there is one, and its gradients."""
+    density, found = ScaledDensity(density_in(no_transport()), unit), None
     try:
         rotations = find_rotations(density, x / unit, variables)
         if rotations:
             found, taken = _effects_in_axes(density_in, rotations, x, unit, variables)
             density.gradients += taken
-        if found is None and may_have_effects(density, x / unit, variables):
-            coupling = couple(density, x / unit, variables)
-            found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
-    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+    except (np.linalg.LinAlgError, ValueError):
         found = None
-    if not found:
-        return None, coupling, density.gradients
-    rows, scale = found
-    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0)), coupling, density.gradients
+    return found and _of_effects(*found), density.gradients
 
 
 def _effects_in_axes(

@@ -12,7 +12,6 @@ import scipy.sparse as sparse
 
 from ..effects_table import LARGEST, LEAST_ROTATED
 from ..rotation import Rotation
-from .effects_search import may_have_effects
 from .probes import NOISE, Coupling, ScaledDensity
 
 MOST = 200  # coordinates of a variable that is turned
@@ -20,19 +19,12 @@ _TIED = 0.8  # share of a variable's coordinates to which each of them is tied
 
 
 def find_rotations(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> list[Rotation]:
-    """The rotations of variables whose coordinates are all tied, at `x` (d,), in units.
-
-    The largest variable must be one of them, or hold effects of groups.
-    """
+    """The rotations of variables whose coordinates are all tied, at `x` (d,), in units."""
     counts = np.bincount(variables)
     own_of = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= LEAST_ROTATED)]
     if not np.isfinite(density(x)[0]):
         return []
     tied = [own for own in own_of if len(own) <= MOST and _are_tied(density, x, own)]
-    if not tied:
-        return []
-    if max(len(own) for own in tied) < counts.max() and not may_have_effects(density, x, variables):
-        return []
     found = []
     for own in tied:
         block = _block(density, x, own)
