@@ -939,8 +939,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_fit.py",
-        "(logs[0] - logs[1]) / (2.0 * _STEP * power)",
-        "(logs[1] - logs[0]) / (2.0 * _STEP * power)",
+        "(logs[0] - logs[1]) / ((ends[2] - ends[0]) * power)",
+        "(logs[1] - logs[0]) / ((ends[2] - ends[0]) * power)",
         unit("test_correlated_effects", "test_nested_factors_have_a_law_each"),
     ),
     Mutation(
@@ -960,6 +960,33 @@ MUTATIONS = [
         "if not np.linalg.norm(left) <= _WRONG * np.linalg.norm(change):",
         "if np.linalg.norm(left) > 1e9 * np.linalg.norm(change):",
         unit("test_correlated_effects", "test_effects_are_found_with_their_scales_and_correlations"),
+    ),
+    Mutation(
+        "transport/effects_factor.py",
+        "return (small if u > 0.0 else 1.0) / (1.0 + small)",
+        "return 1.0",
+        unit("test_correlated_effects", "test_so_has_the_map_where_scales_have_an_upper_bound"),
+    ),
+    Mutation(
+        "transport/effects.py",
+        "_rotate(table, score, False)",
+        "_rotate(table, score, True)",
+        unit("test_correlated_effects", "test_so_has_the_map_with_rotations"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "max(right, key=lambda one: float(one.log_units.sum()))",
+        "min(right, key=lambda one: float(one.log_units.sum()))",
+        unit(
+            "test_correlated_effects",
+            "test_scales_of_effects_and_errors_with_upper_bounds_do_not_change_places",
+        ),
+    ),
+    Mutation(
+        "transport/fields/scale_bends.py",
+        "if height < top - LOWEST:",
+        "if reach > 1.5:",
+        unit("test_correlated_effects", "test_scales_with_a_long_tail_get_a_bend"),
     ),
     Mutation(
         "model/program.py",

@@ -437,6 +437,35 @@ def crossed_small(number: int) -> dict[str, Any]:
     return {"I": number, "J": number + 3, "n": 3, "y": rng.binomial(3, logistic(eta))}
 
 
+def curves(number: int, likelihood: str, *, groups: bool = False) -> str:
+    """Smooth functions of predictors, as brms writes them, and effects of groups beside them."""
+    outcomes, last = (
+        ("vector[N] y", "real<lower=0> sigma;") if likelihood == "normal" else ("array[N] int y", "")
+    )
+    each = range(1, number + 1)
+    data = "".join(f" matrix[N, K] Z{i}; vector[N] x{i};" for i in each)
+    parameters = "".join(f" real b{i}; vector[K] z{i}; real<lower=0> tau{i};" for i in each)
+    priors = "".join(
+        f" b{i} ~ normal(0, 5); z{i} ~ std_normal(); tau{i} ~ student_t(3, 0, 2.5);" for i in each
+    )
+    eta = "".join(f" + b{i} * x{i} + Z{i} * (tau{i} * z{i})" for i in each)
+    if groups:
+        data += " int J; array[N] int group;"
+        parameters += " vector[J] u; real<lower=0> s;"
+        priors += " u ~ std_normal(); s ~ student_t(3, 0, 2.5);"
+        eta += " + s * u[group]"
+    if likelihood == "normal":
+        priors, eta = priors + " sigma ~ student_t(3, 0, 2.5);", f"{eta}, sigma"
+    return f"""
+data {{ int N; int K; {outcomes};{data} }}
+parameters {{ real a;{parameters} {last} }}
+model {{
+  a ~ student_t(3, 0, 2.5);{priors}
+  y ~ {likelihood}(a{eta});
+}}
+"""
+
+
 def maximal(likelihood: str, *, centred: bool) -> str:
     """Crossed subjects and items, each with an intercept and a slope that are correlated."""
     noise = likelihood == "normal"
@@ -597,6 +626,30 @@ def factorial(rows: int) -> dict[str, Any]:
     return {"N": y.size, "A": rows, "B": columns, "i": i + 1, "j": j + 1, "y": y}
 
 
+def smooth(rng: np.random.Generator, length: int, weights: int) -> tuple[np.ndarray, np.ndarray]:
+    """A predictor, and a basis of thin plates over it whose weights are independent."""
+    x, knots = rng.random(length), np.linspace(0.0, 1.0, weights + 2)[1:-1]
+    distances = np.abs(knots[:, None] - knots[None]) ** 3
+    left, sizes, right = np.linalg.svd(distances)
+    return x - 0.5, np.abs(x[:, None] - knots[None]) ** 3 @ np.linalg.inv(left * np.sqrt(sizes) @ right)
+
+
+def of_curves(length: int, noise: float | None = 0.4, groups: int = 0) -> dict[str, Any]:
+    """Two curves, or one and groups; normal with this noise, or counts."""
+    rng = np.random.default_rng(15)
+    (x1, Z1), (x2, Z2) = (smooth(rng, length, 8) for _ in range(2))
+    mean, data = np.sin(7.0 * (x1 + 0.5)), {"N": length, "K": 8, "x1": x1, "Z1": Z1}
+    if groups:
+        group = rng.integers(0, groups, length)
+        mean += 0.5 * rng.normal(size=groups)[group]
+        data |= {"J": groups, "group": group + 1}
+    else:
+        mean += 4.0 * np.square(x2)
+        data |= {"x2": x2, "Z2": Z2}
+    y = rng.poisson(np.exp(0.5 + mean)) if noise is None else mean + noise * rng.normal(size=length)
+    return data | {"y": y}
+
+
 def studies(number: int) -> dict[str, Any]:
     """Three effects in each study, with known errors."""
     rng, study = np.random.default_rng(14), np.repeat(np.arange(number), 3)
@@ -649,4 +702,14 @@ MODELS = {
     "ratings": TailModel(RATINGS, ratings, 100, ("s", "s_item")),
     "factorial": TailModel(FACTORIAL, factorial, 12, ("s_a", "s_b", "s_ab", "sigma")),
     "studies": TailModel(STUDIES, studies, 20, ("s", "tau")),
+    "curves": TailModel(curves(2, "normal"), of_curves, 300, ("tau1", "tau2", "sigma")),
+    "curve_and_groups": TailModel(
+        curves(1, "normal", groups=True), functools.partial(of_curves, groups=25), 300, ("tau1", "s", "sigma")
+    ),
+    "curve_and_groups_counts": TailModel(
+        curves(1, "poisson_log", groups=True),
+        functools.partial(of_curves, noise=None, groups=30),
+        400,
+        ("tau1", "s"),
+    ),
 }

@@ -102,10 +102,14 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
     effects = learnt.get("field_effects", np.zeros(len(names), np.int64))
     if effects.any():
+        tied = (effects == 1) & (learnt.get("field_entries", effects) > 0)
         told = []
-        for k in sorted(set(effects[effects > 0].tolist()), reverse=True):  # factors of one size together
-            own = Counter(variable_of(name) for name, n in zip(names, effects, strict=True) if n == k)
+        for k in sorted(set(effects[(effects > 0) & ~tied].tolist()), reverse=True):  # by the size of groups
+            own = Counter(variable_of(names[i]) for i in np.flatnonzero((effects == k) & ~tied))
             told.append(f"{_list(_with_counts(own))}: {k} {'effects' if k > 1 else 'effect'} of each group")
+        if tied.any():
+            own = Counter(variable_of(names[i]) for i in np.flatnonzero(tied))
+            told.append(f"{_list(_with_counts(own))}: effects of one scale, which the data tie")
         return [f"{'; '.join(told)}, with scales and correlations {_list(heads)}"]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))

@@ -278,8 +278,8 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a field does to each coordinate, as arrays (d,) for results.
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on, and of all others in a frame. `field_root` is the
-    coordinate on which a head's law depends, -1 for none. `field_effects` is the number of effects that the
+    is the number of later latents that a latent depends on, and of all others in a frame, or with which it is
+    turned. `field_root` is the coordinate on which a head's law depends, -1 for none. `field_effects` is the number of effects that the
     group of a latent has, 0 for other latents. `field_gradients` is what learning all of this took.
     """
     role, entries, together = (np.zeros(d, np.int64) for _ in range(3))
@@ -297,6 +297,8 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
         for factor in effects_table.effects_of(rows):
             own, k = factor.own, factor.own.shape[1]
             role[own], role[factor.heads], together[own], entries[own] = 1, 2, k, k - 1
+        for turned, _ in effects_table.rotations_of(rows):
+            entries[turned] = len(turned) - 1
         return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
     field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2

@@ -86,8 +86,17 @@ def test_effects_are_told_with_their_scales_and_correlations() -> None:
     text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2]) | {"field_effects": effects}], NAMES)
     assert text == "3 theta, 3 lambda: 2 effects of each group, with scales and correlations mu, tau"
     effects = np.array([2, 2, 2, 1, 1, 1, 0, 0])
-    text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2]) | {"field_effects": effects}], NAMES)
+    more = {"field_effects": effects, "field_entries": np.maximum(effects - 1, 0)}
+    text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2]) | more], NAMES)
     both = "3 theta: 2 effects of each group; 3 lambda: 1 effect of each group"
+    assert text == f"{both}, with scales and correlations mu, tau"
+
+
+def test_effects_that_the_data_tie_are_told_beside_groups() -> None:
+    effects, entries = np.array([1, 1, 1, 1, 1, 1, 0, 0]), np.array([0, 0, 0, 2, 2, 2, 0, 0])
+    more = {"field_effects": effects, "field_entries": entries}
+    text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2]) | more], NAMES)
+    both = "3 theta: 1 effect of each group; 3 lambda: effects of one scale, which the data tie"
     assert text == f"{both}, with scales and correlations mu, tau"
 
 

@@ -12,7 +12,7 @@ import stanadapt
 from densities import in_maps
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import composition
-from stanadapt.transport.bend import Bend, bend_rows
+from stanadapt.transport.bend import Bend, bend_rows, bends_of
 from stanadapt.transport.effects_table import (
     Effects,
     effects_of,
@@ -345,6 +345,32 @@ def test_effects_of_one_scale_that_the_data_tie_are_turned(program: str) -> None
         z[others] *= 2.0
         assert np.isfinite(density(z, score))
         np.testing.assert_allclose(score[own], -z[own], atol=1e-3)
+
+
+def test_scales_with_a_long_tail_get_a_bend() -> None:
+    """Few groups do not tell a scale from 0: the left tail of its logarithm goes on where no draw is.
+
+    Along the second scale scores are more nearly linear with the bend, as those of a normal law are.
+    """
+    model = MODELS["days_centred"]
+    data = model.data(8)
+    rows, _, names = find(model.program, data)
+    bends, (law,) = bends_of(bends_of_heads(rows)), effects_of(rows)
+    assert [names[bend.place] for bend in bends] == ["sigma.1", "sigma.2"]
+    assert [bend.side for bend in bends] == [-1.0, -1.0]
+    bend, z, score = bends[1], np.zeros(len(names)), np.empty(len(names))
+    z[law.heads] = law.middle
+    left = []
+    for map_rows, ends in ((rows, (-4.0, 3.0)), (rows[: -len(bends)], (-20.0, 3.0))):
+        density, at, scores = in_maps(ProgramDensity(model.program, data))(map_rows), [], []
+        for u in np.linspace(*ends, 30):
+            z[bend.place] = bend.knot + u * bend.width
+            density(z, score)
+            at.append(u)
+            scores.append(score[bend.place])
+        left.append(1.0 - np.corrcoef(at, scores)[0, 1] ** 2)
+    assert left[0] < 0.1
+    assert left[1] > 0.3
 
 
 def test_what_has_no_common_scale_is_not_turned() -> None:
