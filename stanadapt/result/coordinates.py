@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -103,12 +104,13 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     effects = learnt.get("field_effects", np.zeros(len(names), np.int64))
     if effects.any():
         tied = (effects == 1) & (learnt.get("field_entries", effects) > 0)
+        of_coordinates = [variable_of(name) for name in names]
         told = []
         for k in sorted(set(effects[(effects > 0) & ~tied].tolist()), reverse=True):  # by the size of groups
-            own = Counter(variable_of(names[i]) for i in np.flatnonzero((effects == k) & ~tied))
+            own = Counter(itertools.compress(of_coordinates, (effects == k) & ~tied))
             told.append(f"{_list(_with_counts(own))}: {k} {'effects' if k > 1 else 'effect'} of each group")
         if tied.any():
-            own = Counter(variable_of(names[i]) for i in np.flatnonzero(tied))
+            own = Counter(itertools.compress(of_coordinates, tied))
             told.append(f"{_list(_with_counts(own))}: effects of one scale, which the data tie")
         return [f"{'; '.join(told)}, with scales and correlations {_list(heads)}"]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""

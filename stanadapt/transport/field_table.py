@@ -279,8 +279,9 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
     is the number of later latents that a latent depends on, and of all others in a frame, or with which it is
-    turned. `field_root` is the coordinate on which a head's law depends, -1 for none. `field_effects` is the number of effects that the
-    group of a latent has, 0 for other latents. `field_gradients` is what learning all of this took.
+    turned. `field_root` is the coordinate on which a head's law depends, -1 for none. `field_effects` is the
+    number of effects that the group of a latent has, 0 for other latents. `field_gradients` is what learning
+    all of this took.
     """
     role, entries, together = (np.zeros(d, np.int64) for _ in range(3))
     root = np.full(d, -1)
