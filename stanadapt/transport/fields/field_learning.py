@@ -80,7 +80,10 @@ def learn_field(
     `MOST_GRADIENTS` gets a field if `most_dense` gradients suffice.
     """
     with np.errstate(all="ignore"):
+        if not np.isfinite(density_in(no_transport())(x, np.zeros(x.size))):
+            return None, 1
         effects, coupling, taken = _look_for_effects(density_in, x, unit, variables)
+        taken += 1
         if effects is not None:
             return effects, taken
         evaluate = density_in(no_transport())

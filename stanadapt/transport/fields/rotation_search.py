@@ -10,27 +10,29 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sparse
 
-from ..effects_table import LARGEST, LEAST_ROTATED
+from ..effects_table import LEAST_ROTATED
 from ..rotation import Rotation
 from .probes import NOISE, Coupling, ScaledDensity
 
 MOST = 200  # coordinates of a variable that is turned
 _TIED = 0.8  # share of a variable's coordinates to which each of them is tied
+_SAME = 1e-3  # entries that differ by less are the same
 
 
 def find_rotations(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> list[Rotation]:
     """The rotations of variables whose coordinates are all tied, at `x` (d,), in units."""
     counts = np.bincount(variables)
-    own_of = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= LEAST_ROTATED)]
-    if not np.isfinite(density(x)[0]):
+    logp, here = density(x)
+    if not np.isfinite(logp):
         return []
-    tied = [own for own in own_of if len(own) <= MOST and _are_tied(density, x, own)]
     found = []
-    for own in tied:
-        block = _block(density, x, own)
-        if block is None:
-            return []
-        found.append(Rotation(own, np.linalg.eigh(block)[1]))
+    for number in np.flatnonzero((counts >= LEAST_ROTATED) & (counts <= MOST)):
+        own = np.flatnonzero(variables == number)
+        if _are_tied(density, x, own, here):
+            block = _block(density, x, own)
+            if block is None:
+                return []
+            found.append(Rotation(own, np.linalg.eigh(block)[1]))
     return found
 
 
@@ -44,16 +46,21 @@ def without_ties(coupling: Coupling, rotations: list[Rotation]) -> Coupling:
     return coupling._replace(pattern=sparse.csc_matrix(pattern), wide=wide)
 
 
-def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
-    """Whether two of the coordinates `own` (n,) are tied to nearly all others."""
+def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.ndarray) -> bool:
+    """Whether two of the coordinates `own` (n,) are tied to nearly all others; `here` (d,) is the score.
+
+    A soft constraint on their sum ties all by the same entry, and does not count.
+    """
     for place in (len(own) // 3, 2 * len(own) // 3):
         axis = np.zeros(x.size)
         axis[own[place]] = 1.0
-        column = density.curvature(x, axis)
+        column = density.curvature(x, axis, here)
         if column is None:
             return False
-        tied = np.count_nonzero(np.abs(column[own]) > NOISE * abs(column[own[place]]))
-        if tied <= max(_TIED * len(own), min(LARGEST, len(own) - 1)):
+        entries = np.delete(column[own], place)
+        same = np.abs(entries - np.median(entries)) < _SAME * np.abs(entries)
+        tied = np.count_nonzero((np.abs(entries) > NOISE * abs(column[own[place]])) & ~same)
+        if tied < _TIED * len(entries):
             return False
     return True
 
