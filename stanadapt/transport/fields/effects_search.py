@@ -327,19 +327,19 @@ def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: boo
 
 
 def _do_axes_change(density: ScaledDensity, x: np.ndarray, factors: list[GroupingFactor]) -> bool:
-    """Whether blocks of effects change with other coordinates than those whose role is known, much.
+    """Whether blocks of single effects change much with other coordinates than those whose role is known.
 
     Axes of effects are then not the same everywhere: those of a process turn with its length scale.
     """
     known = [(factor.own.ravel(), factor.roles.scales, factor.changing) for factor in factors]
     rest = np.setdiff1d(np.arange(x.size), np.concatenate([np.concatenate(one) for one in known]))
-    for factor in factors:
-        here = blocks_at(density, factor.own, x)
+    for own in (factor.own for factor in factors if factor.own.shape[1] == 1):
+        here = blocks_at(density, own, x)
         for k in rest:
             for sign in (-1.0, 1.0):
                 there = x.copy()
                 there[k] += sign * density.unit[k]
-                change = np.abs(blocks_at(density, factor.own, there) / here - 1.0)
+                change = blocks_at(density, own, there) / here - 1.0
                 if not np.sqrt(np.mean(np.square(change))) < _TURNS:
                     return True
     return False

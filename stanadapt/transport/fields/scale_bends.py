@@ -20,10 +20,8 @@ from .probes import ScaledDensity
 
 # Of a ridge: how far its points are from the middle, in spreads of the scale.
 _REACHES = 1.0, 2.0, 3.0, 4.5, 6.5, 9.5, 14.0, 21.0
-MOST_TO_MODE, _MOST_ON = (
-    60,
-    12,
-)  # gradients of the way to the mode, and of that from a point of a ridge to the next
+MOST_TO_MODE = 60  # gradients of the way to the mode,
+_MOST_ON = 12  # and of that from one point of a ridge to the next
 _ENOUGH = 0.01  # a way ends where the next step promises so little
 _LONGEST, _SHARES = 5.0, (1.0, 0.4, 0.16, 0.06, 0.02)  # of a step
 
