@@ -32,7 +32,7 @@ from ..effects_table import (
 )
 from ..map_table import APART
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, fit_effects
-from .probes import NOISE, Coupling, Evaluate, ScaledDensity
+from .probes import NOISE, Coupling, Evaluate, ScaledDensity, two_columns
 from .scale_bends import MOST_TO_MODE, climb, scale_bends
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
@@ -62,14 +62,9 @@ def may_have_effects(density: ScaledDensity, x: np.ndarray, variables: np.ndarra
     logp, here = density(x)
     if counts.max() < LEAST_GROUPS or not np.isfinite(logp):
         return False
-    for place in (len(own) // 3, 2 * len(own) // 3):
-        axis = np.zeros(x.size)
-        axis[own[place]] = 1.0
-        column = density.curvature(x, axis, here)
-        if column is None:
-            return False
+    for place, column in two_columns(density, x, own, here):
         tied = np.abs(column[own]) > NOISE * abs(column[own[place]])
-        if np.count_nonzero(tied) > LARGEST:
+        if not np.isfinite(column).all() or np.count_nonzero(tied) > LARGEST:
             return False
     return True
 

@@ -7,7 +7,7 @@ any length takes three. All of this works in units of the coordinates, in which 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -71,6 +71,20 @@ class ScaledDensity:
         if not (np.isfinite(ahead) and np.isfinite(behind)):
             return None
         return np.asarray((before - score) / (2.0 * STEP))
+
+
+def two_columns(
+    density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Columns (d,) of -H at `x` (d,) for two of the coordinates `own` (n,), and their places among these.
+
+    They are NaN where a score is missing. `here` (d,) is the score at `x`.
+    """
+    for place in (len(own) // 3, 2 * len(own) // 3):
+        axis = np.zeros(x.size)
+        axis[own[place]] = 1.0
+        column = density.curvature(x, axis, here)
+        yield place, np.full(x.size, np.nan) if column is None else column
 
 
 class Coupling(NamedTuple):

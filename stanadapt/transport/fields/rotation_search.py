@@ -12,7 +12,7 @@ import scipy.sparse as sparse
 
 from ..effects_table import LEAST_ROTATED
 from ..rotation import Rotation
-from .probes import NOISE, Coupling, ScaledDensity
+from .probes import NOISE, Coupling, ScaledDensity, two_columns
 
 MOST = 200  # coordinates of a variable that is turned
 _TIED = 0.8  # share of a variable's coordinates to which each of them is tied
@@ -51,16 +51,11 @@ def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.n
 
     A soft constraint on their sum ties all by the same entry, and does not count.
     """
-    for place in (len(own) // 3, 2 * len(own) // 3):
-        axis = np.zeros(x.size)
-        axis[own[place]] = 1.0
-        column = density.curvature(x, axis, here)
-        if column is None:
-            return False
+    for place, column in two_columns(density, x, own, here):
         entries = np.delete(column[own], place)
         same = np.abs(entries - np.median(entries)) < _SAME * np.abs(entries)
         tied = np.count_nonzero((np.abs(entries) > NOISE * abs(column[own[place]])) & ~same)
-        if tied < _TIED * len(entries):
+        if not tied >= _TIED * len(entries):
             return False
     return True
 
