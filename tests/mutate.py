@@ -984,8 +984,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/scale_bends.py",
-        "if height < top - LOWEST:",
-        "if reach > 1.5:",
+        "points.append((float(there[others[a]]), height - top))",
+        "points.append((float(there[others[a]]), top - height))",
         unit("test_correlated_effects", "test_scales_with_a_long_tail_get_a_bend"),
     ),
     Mutation(

@@ -468,13 +468,13 @@ def test_scales_may_have_an_upper_bound(name: str, log_unit: float) -> None:
 
 @pytest.mark.parametrize("centred", [True, False])
 def test_scales_of_effects_and_errors_with_upper_bounds_do_not_change_places(centred: bool) -> None:
-    """Single effects, as many data of each: the error over the root of their number could be the scale."""
+    """Single effects, four data of each: half of the error, with the bound 50, could be the scale."""
     program = CELLS
     if not centred:
         program = program.replace("normal(mu, s_a)", "std_normal()").replace("normal(0, s_b)", "std_normal()")
         program = program.replace("a[i] + b[j]", "mu + s_a * a[i] + s_b * b[j]")
-    y = np.random.default_rng(2).normal(size=(8, 6))
-    rows, _, names = find(program, {"I": 8, "J": 6, "y": y + np.linspace(-1.0, 1.0, 8)[:, None]})
+    y = np.random.default_rng(2).normal(size=(8, 4))
+    rows, _, names = find(program, {"I": 8, "J": 4, "y": y + np.linspace(-1.0, 1.0, 8)[:, None]})
     larger, smaller = effects_of(rows)
     assert [names[i] for i in (*larger.heads, *smaller.heads)] == ["s_a", "s_b"]
     assert [names[i] for i in larger.changing] == ["sigma"]
