@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from .map_table import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH
+from .map_table import APART, BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH
 from .shape import LEAST, POWER, shape_of
 from .training import Training
 
@@ -188,10 +188,10 @@ def bends_of(table: np.ndarray) -> list[Bend]:
     ]
 
 
-def bend_rows(bends: list[Bend]) -> np.ndarray:
-    """The rows of a map (b, COLUMNS)."""
+def bend_rows(bends: list[Bend], *, apart: bool = False) -> np.ndarray:
+    """The rows of a map (b, COLUMNS); if `apart`, they belong to a field or to effects."""
     rows = np.zeros((len(bends), COLUMNS))
-    rows[:, KIND] = BEND
+    rows[:, KIND], rows[:, APART] = BEND, apart
     for row, one in zip(rows, bends, strict=True):
         row[[OWN, KNOT, STRENGTH, WIDTH, SIDE, REACH]] = one
     return rows
@@ -361,9 +361,7 @@ def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_
 
 
 @kernel(ordered=True)
-def how_far_from_normal(
-    x: Any, log_law: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any
-) -> Any:
+def left_by_bend(x: Any, log_law: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any) -> Any:
     """By how much a law is not normal under a bend: the mean square of what a quadratic leaves of its log.
 
     The law has the log densities (n,) at the points `x` (n,). Returns the coefficient of the square, too.

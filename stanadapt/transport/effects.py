@@ -109,8 +109,8 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
 @kernel(ordered=True)
 def _all_effects(table: Any, x: Any) -> Any:
     """A copy of `x` (d,) that has effects where programs have other coordinates."""
-    e, first = x.copy(), 0
-    while first < _end_of_factors(table):
+    e, first, last = x.copy(), 0, _end_of_factors(table)
+    while first < last:
         end = first + int(table[first, OWN_ROWS])
         if table[first, IS_CENTRED] == 0.0:
             write_effects(table[first:end], x, e)

@@ -30,7 +30,6 @@ from ..effects_table import (
     effects_rows,
     log_of_scales,
 )
-from ..map_table import APART
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity, two_columns
 from .scale_bends import MOST_TO_MODE, climb, scale_bends
@@ -108,9 +107,11 @@ def find_effects(
         z = x.copy()
         z[effects_of_all] = 0.0
         middle, top = climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
+        done = last or not np.abs((middle - z) / density.unit).max() > _FAR
+        judged = _judge(density, inner, middle, top, laws) if done else None
         density.gradients += inner.gradients
-        if last or not np.abs((middle - z) / density.unit).max() > _FAR:
-            return _judge(density, inner, middle, top, laws)
+        if done:
+            return judged
         x, last = middle.copy(), True  # once more, where the heads are
         effects.into_x(rows, x)
 
@@ -250,8 +251,6 @@ def _right_guess(
 
     right: list[Roles] = []
     for guess in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
-        if right and not guess.bounded:
-            break
         roles = _with_bounds(guess, x, here, moved) if guess.bounded and centred else guess
         if roles is None:
             continue
@@ -349,7 +348,7 @@ def _judge(
     `inner` is the density in the coordinates of the law, and has its mode with effects at 0, `top`, at `z`.
     """
     own = np.concatenate([law.own.ravel() for law in laws])
-    others, before = np.setdiff1d(np.arange(z.size), own), inner.gradients
+    others = np.setdiff1d(np.arange(z.size), own)
     scale = density.unit.copy()
     scale[own] = 1.0
     hessian = np.full((len(others), len(others)), np.nan)
@@ -369,14 +368,11 @@ def _judge(
         left = score[own] + there[own]
         off.append(float(np.sqrt(np.mean(np.square(left)))) if np.isfinite(logp) else np.inf)
     if not np.median(off) < _OFF:
-        density.gradients += inner.gradients - before
         return None
     scales = [int(k) for law in laws for k in law.heads[: law.own.shape[1]]]
     bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), scales)
-    of_scales = bend_rows([bend for bend, _ in bends])
-    of_scales[:, APART] = 1.0
     for bend, deviation in bends:
         scale[bend.place] = deviation
-    density.gradients += inner.gradients - before
-    rows = effects_rows([law._replace(middle=z[law.heads]) for law in laws], density.gradients)
-    return np.concatenate((rows, of_scales)), scale
+    gradients = density.gradients + inner.gradients
+    rows = effects_rows([law._replace(middle=z[law.heads]) for law in laws], gradients)
+    return np.concatenate((rows, bend_rows([bend for bend, _ in bends], apart=True))), scale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -123,65 +123,59 @@ def _look_for_effects(
     density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
 ) -> tuple[Learned | None, Coupling | None, int]:
     """The law of effects, if there is one, the coupling that was seen, and the gradients that it took."""
-    density, coupling = ScaledDensity(density_in(no_transport()), unit), None
+    density = ScaledDensity(density_in(no_transport()), unit)
     if not may_have_effects(density, x / unit, variables):
         return None, None, density.gradients
     along_axes, taken = _look_along_axes(density_in, x, unit, variables)
     density.gradients += taken
     if along_axes is not None:
         return along_axes, None, density.gradients
-    try:
-        coupling = couple(density, x / unit, variables)
-        found = coupling and find_effects(density, density_in, x / unit, coupling, variables)
-    except (np.linalg.LinAlgError, ValueError):  # after an overflow
-        found = None
-    return found and _of_effects(*found), coupling, density.gradients
-
-
-def _of_effects(rows: np.ndarray, scale: np.ndarray) -> Learned:
-    """What the law of effects suggests for the metric: the scales (d,) of all coordinates."""
-    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0))
+    found, coupling = _find_effects(density, density_in, x / unit, variables)
+    return found, coupling, density.gradients
 
 
 def _look_along_axes(
     density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
 ) -> tuple[Learned | None, int]:
     """The law of effects that the data tie, along their axes, if there is one, and its gradients."""
-    density, found = ScaledDensity(density_in(no_transport()), unit), None
-    try:
-        rotations = find_rotations(density, x / unit, variables)
-        if rotations:
-            found, taken = _effects_in_axes(density_in, rotations, x, unit, variables)
-            density.gradients += taken
-    except (np.linalg.LinAlgError, ValueError):
-        found = None
-    return found and _of_effects(*found), density.gradients
-
-
-def _effects_in_axes(
-    density_in: Callable[[np.ndarray], Evaluate],
-    rotations: list[Rotation],
-    x: np.ndarray,
-    unit: np.ndarray,
-    variables: np.ndarray,
-) -> tuple[tuple[np.ndarray, np.ndarray] | None, int]:
-    """Rows and scales (d,) of the law of effects in axes in which they are not tied, and its gradients."""
-    turned, (x, unit) = rotation_rows(rotations), (x.copy(), unit.copy())
+    density = ScaledDensity(density_in(no_transport()), unit)
+    rotations = find_rotations(density, x / unit, variables)
+    if not rotations:
+        return None, density.gradients
+    turned, x, unit = rotation_rows(rotations), x.copy(), unit.copy()
+    for own, axes in rotations:
+        x[own], unit[own] = axes.T @ x[own], np.sqrt(np.square(axes.T) @ np.square(unit[own]))
 
     def density_in_axes(rows: np.ndarray) -> Evaluate:
         return density_in(with_rotations(rows, turned))
 
-    for own, axes in rotations:
-        x[own], unit[own] = axes.T @ x[own], np.sqrt(np.square(axes.T) @ np.square(unit[own]))
-    density = ScaledDensity(density_in_axes(no_transport()), unit)
-    coupling = couple(density, x / unit, variables)
-    if coupling is None:
-        return None, density.gradients
-    coupling = without_ties(coupling, rotations)
-    found = find_effects(density, density_in_axes, x / unit, coupling, variables, rotated=True)
+    along = ScaledDensity(density_in_axes(no_transport()), unit)
+    found, _ = _find_effects(along, density_in_axes, x / unit, variables, rotations)
+    if found is not None:
+        found = found._replace(rows=with_rotations(found.rows, turned))
+    return found, density.gradients + along.gradients
+
+
+def _find_effects(
+    density: ScaledDensity,
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    variables: np.ndarray,
+    rotations: Sequence[Rotation] = (),
+) -> tuple[Learned | None, Coupling | None]:
+    """The law of effects around `x` (d,), in units, if there is one, and the coupling that was seen there."""
+    found = coupling = None
+    try:
+        coupling = couple(density, x, variables)
+        if coupling is not None:
+            seen = without_ties(coupling, rotations) if rotations else coupling
+            found = find_effects(density, density_in, x, seen, variables, rotated=bool(rotations))
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        found = None
     if found is None:
-        return None, density.gradients
-    return (with_rotations(found[0], turned), found[1]), density.gradients
+        return None, coupling
+    rows, scale = found
+    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0)), coupling
 
 
 def _learn(

@@ -20,10 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from ..bend import Bend, bend_rows, how_far_from_normal
+from ..bend import Bend, bend_rows, left_by_bend
 from ..field import Field
 from ..field_table import field_rows
-from ..map_table import APART
 from .design import Design, RidgePoint
 from .law_fit import Regressions, fit_regressions
 
@@ -57,9 +56,7 @@ class HeadLaw(NamedTuple):
         if self.others is not None:
             yield field_rows(self.others, 0)
         if self.bend is not None:
-            row = bend_rows([self.bend])
-            row[:, APART] = 1.0
-            yield row
+            yield bend_rows([self.bend], apart=True)
 
 
 def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadLaw | None:
@@ -189,14 +186,14 @@ def fit_bend(at: np.ndarray, log_density: np.ndarray, place: int, spread: float)
     shares = np.cumsum(np.exp(law(grid) - log_density.max()))
     x = np.interp(ndtr(np.linspace(-_FAR, _FAR, _GRID)), shares / shares[-1], grid)
     log_law, side = law(x), 1.0 if x[-1] - middle > middle - x[0] else -1.0
-    plain, _ = how_far_from_normal(x, log_law, middle, 0.0, spread, side, 1.0)
+    plain, _ = left_by_bend(x, log_law, middle, 0.0, spread, side, 1.0)
     if plain < _NOT_NORMAL**2:
         return None
     left, square, one = np.inf, 0.0, None
     for knot, strength, width in itertools.product(
         middle + side * spread * _KNOTS, _STRENGTHS, spread * _WIDE
     ):
-        found = how_far_from_normal(x, log_law, knot, strength, width, side, 1.0)
+        found = left_by_bend(x, log_law, knot, strength, width, side, 1.0)
         if found[0] < left:
             (left, square), one = found, Bend(place, float(knot), float(strength), float(width), side, 1.0)
     return (

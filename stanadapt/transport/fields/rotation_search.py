@@ -7,6 +7,8 @@ them (effects_search.py). In any other case what it took, two gradients for each
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sparse
 
@@ -36,7 +38,7 @@ def find_rotations(density: ScaledDensity, x: np.ndarray, variables: np.ndarray)
     return found
 
 
-def without_ties(coupling: Coupling, rotations: list[Rotation]) -> Coupling:
+def without_ties(coupling: Coupling, rotations: Sequence[Rotation]) -> Coupling:
     """A coupling along axes, where those of a rotation are not tied but for rounding errors."""
     pattern = coupling.pattern.tolil()
     wide = coupling.wide.copy()
@@ -67,7 +69,7 @@ def _block(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> np.ndarray
         axis = np.zeros(x.size)
         axis[k] = 1.0
         column = density.curvature(x, axis)
-        if column is None:
+        if column is None or not np.isfinite(column[own]).all():
             return None
         block[place] = column[own] / density.unit[own] / density.unit[k]
     return np.asarray(0.5 * (block + block.T))
