@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from dask_workers import clients_of_two_workers
 from stanadapt.errors import ArgumentError, FindingsWarning, InitializationError
 from stanadapt.result.container import attributes, datasets
 
@@ -32,10 +33,7 @@ RUN: dict[str, Any] = {"method": "fisher_hmc", "seed": 4, "progress": False, "ch
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of two workers, in processes."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        yield client
+    yield from clients_of_two_workers()
 
 
 def sample(model: Any = PROGRAM, data: Any = DATA, **keywords: Any) -> Any:

@@ -14,6 +14,7 @@ from test_interrupt import Child
 from test_signals import members
 
 import stanadapt
+from dask_workers import clients_of_two_workers
 from stanadapt.errors import ArgumentError, ChainError, DataError
 from stanadapt.result.container import datasets as groups_of
 
@@ -138,14 +139,7 @@ def test_ctrl_c_ends_with_the_fits_that_are_done(workers: int, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+    yield from clients_of_two_workers()
 
 
 def test_a_cluster_draws_what_this_process_does(
