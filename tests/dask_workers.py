@@ -1,4 +1,4 @@
-"""A Dask cluster of two processes on this machine, whose workers are started again however long that takes."""
+"""A Dask cluster of two processes on this machine, whose workers start again however long that takes."""
 
 from __future__ import annotations
 
