@@ -126,6 +126,13 @@ def log_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real
     return _moved_density_gradient(target, z, score)
 
 
+@kernel
+def log_density_gradients(target: NativeTarget, z: Matrix, scores: Matrix, log_densities: Vector) -> None:
+    """Write the log densities (n,) and scores (n, d) at the points `z` (n, d)."""
+    for k in range(len(z)):
+        log_densities[k] = log_density_gradient(target, z[k], scores[k])
+
+
 @kernel(late=True)
 def _moved_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
     x, kept = np.empty_like(z), np.empty(n_kept(target.transport, z.size))

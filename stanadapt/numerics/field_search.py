@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..target import Failures, log_density_gradient
+from ..target import Failures, log_density_gradient, log_density_gradients
 from ..transport.composition import transport_draws
 from ..transport.effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
 from ..transport.field_table import latents_and_heads, middle_of_field, split
@@ -133,8 +133,7 @@ def search_field(
     from ..transport.fields import field_learning  # here, since few runs come to it
 
     def density_in(transport: np.ndarray) -> Evaluate:
-        there = _aside(target, transport, x.size)
-        return lambda at, score: float(log_density_gradient(there, at, score))
+        return _Aside(_aside(target, transport, x.size))
 
     if members is not None:
         found, taken = field_learning.learn_effects(density_in, x, unit, variables)
@@ -167,6 +166,22 @@ def draw_in(
     return nearer, float(log_density_gradient(_aside(target, transport, z.size), nearer, score)), score
 
 
+class _Aside:
+    """The density of a target, called from Python."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
+        return float(log_density_gradient(self._target, x, score))
+
+    def at_all(self, points: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """The log densities (n,) at points (n, d), whose scores are written, in one call."""
+        found = np.empty(len(points))
+        log_density_gradients(self._target, points, scores, found)
+        return found
+
+
 def _aside(target: Any, transport: np.ndarray, d: int) -> Any:
     """A target in the coordinates of a map, which counts its failures apart from those of the chain."""
     return target._replace(transport=transport, failures=Failures(np.zeros(1, np.int64), np.zeros(d)))
@@ -193,13 +208,14 @@ def without_poor_field(
     if not len(field) or len(points) < _JUDGES:
         return transport
     z, score_z = transport_draws(field, points, scores)
-    poor = _least_divergence(z, score_z) > POOR * _least_divergence(points, scores)
+    most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
+    poor = all(_divergence(z, score_z, low_rank) > most for low_rank in (False, True))
     return others if poor else transport
 
 
-def _least_divergence(points: np.ndarray, scores: np.ndarray) -> float:
-    """The divergence of the better of two linear metrics, fitted to the older half, on the newer half."""
+def _divergence(points: np.ndarray, scores: np.ndarray, low_rank: bool) -> float:
+    """The divergence of a diagonal or low-rank metric, fitted to the older half, on the newer half."""
     half = len(points) // 2
     older, newer = (points[:half], scores[:half]), (points[half:], scores[half:])
-    diagonal = divergence(learn_diagonal(*older), *newer)
-    return min(diagonal, divergence(learn_metric(unit_metric(points.shape[1]), *older), *newer))
+    learned = learn_metric(unit_metric(points.shape[1]), *older) if low_rank else learn_diagonal(*older)
+    return divergence(learned, *newer)

@@ -361,11 +361,22 @@ def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_
 
 
 @kernel(ordered=True)
-def left_by_bend(x: Any, log_law: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any) -> Any:
-    """By how much a law is not normal under a bend: the mean square of what a quadratic leaves of its log.
+def left_by_bends(
+    x: Any, log_law: Any, knots: Any, strengths: Any, widths: Any, side: Any, reach: Any
+) -> Any:
+    """By how much a law is not normal under each of k bends, and the coefficients of the square, (k,) each.
 
-    The law has the log densities (n,) at the points `x` (n,). Returns the coefficient of the square, too.
+    The law has the log densities (n,) at the points `x` (n,).
     """
+    left, squares = np.empty(knots.size), np.empty(knots.size)
+    for k in range(knots.size):
+        left[k], squares[k] = _left_by_bend(x, log_law, knots[k], strengths[k], widths[k], side, reach)
+    return left, squares
+
+
+@kernel(ordered=True)
+def _left_by_bend(x: Any, log_law: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any) -> Any:
+    """The mean square of what a quadratic leaves of the log of a law under a bend, and its coefficient."""
     n, scale = x.size, side * width
     u, v = np.empty(n), np.empty(n)
     for i in range(n):

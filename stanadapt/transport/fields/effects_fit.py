@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ..effects_table import Effects, log_of_scales, root_at
-from .probes import ScaledDensity
+from .probes import ScaledDensity, axes
 
 MOVE = 0.7  # of scales and of candidates for a role, in the program's own coordinates
 _STEP = 0.5  # of a scale, for the rate at which the precision of a later factor changes with it
@@ -94,15 +94,19 @@ def blocks_at(density: ScaledDensity, own: np.ndarray, x: np.ndarray) -> np.ndar
     """The blocks (J, K, K) of the negative Hessian of effects `own` (J, K) at `x` (d,), in the program's own
     coordinates; NaN without scores.
     """
-    unit, blocks = density.unit[own], np.full((*own.shape, own.shape[1]), np.nan)
-    for k in range(own.shape[1]):
-        axis = np.zeros(x.size)
-        axis[own[:, k]] = 1.0
-        v = density.curvature(x / density.unit, axis)
-        if v is None:
-            return blocks
-        blocks[:, :, k] = v[own] / (unit * unit[:, k, None])
-    return np.asarray(0.5 * (blocks + blocks.swapaxes(1, 2)))
+    return np.asarray(blocks_at_all(density, own, x[None])[0])
+
+
+def blocks_at_all(density: ScaledDensity, own: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The same at each of the points (p, d): (p, J, K, K)."""
+    (n, d), k = points.shape, own.shape[1]
+    directions = np.zeros((k, d))
+    directions[np.arange(k), own] = 1.0
+    at = np.repeat(points / density.unit, k, axis=0)
+    columns = density.curvatures(at, np.tile(directions, (n, 1)))[:, own].reshape(n, k, *own.shape)
+    unit = density.unit[own]
+    blocks = np.moveaxis(columns, 1, -1) / (unit[:, :, None] * unit[:, None, :])
+    return np.asarray(0.5 * (blocks + blocks.swapaxes(2, 3)))
 
 
 def fit_effects(
@@ -230,16 +234,13 @@ class _EffectSpace:
         """Columns (d, c) of the negative Hessian at `x` (d,), in the program's own coordinates; None without
         scores. So many of the first are one-sided differences, which take half of the gradients.
         """
-        scaled, found = x / self.unit, np.empty((x.size, len(coordinates)))
+        scaled, parts = x / self.unit, []
         here = self.density(scaled)[1] if one_sided else None
-        for c, k in enumerate(coordinates):
-            axis = np.zeros(x.size)
-            axis[k] = 1.0
-            v = self.density.curvature(scaled, axis, here if c < one_sided else None)
-            if v is None:
-                return None
-            found[:, c] = v / self.unit / self.unit[k]
-        return found
+        for some, score in ((coordinates[:one_sided], here), (coordinates[one_sided:], None)):
+            found = self.density.curvatures(scaled, axes(x.size, some), score)
+            parts.append((found / self.unit / self.unit[some][:, None]).T)
+        both = np.concatenate(parts, axis=1)
+        return None if np.isnan(both).any() else both
 
     def find_mode(self, x: np.ndarray) -> np.ndarray | None:
         """The mode of the effects, all else as at `x` (d,), by Newton's method with few Hessians."""

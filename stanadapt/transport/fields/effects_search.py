@@ -14,7 +14,7 @@ effects_fit.py finds the numbers of the law then.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -30,8 +30,8 @@ from ..effects_table import (
     effects_rows,
     log_of_scales,
 )
-from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, fit_effects
-from .probes import NOISE, Coupling, Evaluate, ScaledDensity, two_columns
+from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, blocks_at_all, fit_effects
+from .probes import NOISE, Coupling, Evaluate, ScaledDensity, axes, two_columns
 from .scale_bends import MOST_TO_MODE, climb, scale_bends
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
@@ -201,10 +201,9 @@ def _find_roles_at(
 ) -> dict[int, GroupingFactor]:
     """The factors `own`, by their numbers, for which a guess is right; the coordinates at `x` (d,) move."""
     ends = [(k, sign) for k in others for sign in (-1.0, 1.0)]
-    points = []
-    for k, sign in ends:
-        points.append(x.copy())
-        points[-1][k] += sign * MOVE
+    points = np.tile(x, (len(ends), 1))
+    for point, (k, sign) in zip(points, ends, strict=True):
+        point[k] += sign * MOVE
     found = {}
     for number, one in own.items():
         here = blocks_at(density, one, x)
@@ -213,8 +212,8 @@ def _find_roles_at(
         size = np.sqrt(np.abs(np.diagonal(here, axis1=1, axis2=2)))
         size = size[:, :, None] * size[:, None, :] + 1e-300
         moved: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-        for (k, _), point in zip(ends, points, strict=True):
-            block = blocks_at(density, one, point)
+        blocks = blocks_at_all(density, one, points)
+        for (k, _), point, block in zip(ends, points, blocks, strict=True):
             if not np.abs(block - here).max() <= _CHANGES * size.max():
                 moved.setdefault(int(k), []).append((point, block))
         guess = _right_guess(x, here, size, moved, variables, centred)
@@ -343,20 +342,39 @@ def _judge(
     density: ScaledDensity, inner: ScaledDensity, z: np.ndarray, top: float, laws: list[Effects]
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of the law, with bends of the scales, and the scales (d,) of all coordinates, if the law makes
-    effects standard normal.
-
-    `inner` is the density in the coordinates of the law, and has its mode with effects at 0, `top`, at `z`.
+    effects standard normal; the arguments are those of `judge_law`.
     """
     own = np.concatenate([law.own.ravel() for law in laws])
+    heads = [int(k) for law in laws for k in law.heads[: law.own.shape[1]]]
+    judged = judge_law(density, inner, z, top, own, heads)
+    if judged is None:
+        return None
+    bends, scale = judged
+    gradients = density.gradients + inner.gradients
+    rows = effects_rows([law._replace(middle=z[law.heads]) for law in laws], gradients)
+    return np.concatenate((rows, bends)), scale
+
+
+def judge_law(
+    density: ScaledDensity,
+    inner: ScaledDensity,
+    z: np.ndarray,
+    top: float,
+    own: np.ndarray,
+    heads: Sequence[int],
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The rows of the bends of `heads`, log scales, and the scales (d,) of all coordinates, if a law makes
+    the coordinates `own` (n,) standard normal; else None.
+
+    `inner` is the density in the coordinates of the law, and has its mode with `own` at 0, `top`, at `z`.
+    """
     others = np.setdiff1d(np.arange(z.size), own)
     scale = density.unit.copy()
     scale[own] = 1.0
     hessian = np.full((len(others), len(others)), np.nan)
-    for place, k in enumerate(others):
-        axis = np.zeros(z.size)
-        axis[k] = density.unit[k]
-        column = inner.curvature(z, axis)
-        if column is not None and column[k] > 0.0:
+    columns = inner.curvatures(z, density.unit[others][:, None] * axes(z.size, others))
+    for place, (k, column) in enumerate(zip(others, columns, strict=True)):
+        if column[k] > 0.0:
             scale[k] = np.sqrt(density.unit[k] / column[k])
             hessian[place] = column[others] / density.unit[k]
     rng, off = np.random.default_rng(6), []  # no random numbers of the chain
@@ -369,10 +387,7 @@ def _judge(
         off.append(float(np.sqrt(np.mean(np.square(left)))) if np.isfinite(logp) else np.inf)
     if not np.median(off) < _OFF:
         return None
-    scales = [int(k) for law in laws for k in law.heads[: law.own.shape[1]]]
-    bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), scales)
+    bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), heads)
     for bend, deviation in bends:
         scale[bend.place] = deviation
-    gradients = density.gradients + inner.gradients
-    rows = effects_rows([law._replace(middle=z[law.heads]) for law in laws], gradients)
-    return np.concatenate((rows, bend_rows([bend for bend, _ in bends], apart=True))), scale
+    return bend_rows([bend for bend, _ in bends], apart=True), scale

@@ -13,14 +13,13 @@ have a long tail, or a shoulder, that a chain has not seen yet and comes to once
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
-from ..bend import Bend, bend_rows, left_by_bend
+from ..bend import Bend, bend_rows, left_by_bends
 from ..field import Field
 from ..field_table import field_rows
 from .design import Design, RidgePoint
@@ -186,19 +185,20 @@ def fit_bend(at: np.ndarray, log_density: np.ndarray, place: int, spread: float)
     shares = np.cumsum(np.exp(law(grid) - log_density.max()))
     x = np.interp(ndtr(np.linspace(-_FAR, _FAR, _GRID)), shares / shares[-1], grid)
     log_law, side = law(x), 1.0 if x[-1] - middle > middle - x[0] else -1.0
-    plain, _ = left_by_bend(x, log_law, middle, 0.0, spread, side, 1.0)
-    if plain < _NOT_NORMAL**2:
-        return None
-    left, square, one = np.inf, 0.0, None
-    for knot, strength, width in itertools.product(
-        middle + side * spread * _KNOTS, _STRENGTHS, spread * _WIDE
-    ):
-        found = left_by_bend(x, log_law, knot, strength, width, side, 1.0)
-        if found[0] < left:
-            (left, square), one = found, Bend(place, float(knot), float(strength), float(width), side, 1.0)
-    return (
-        (one, float(np.sqrt(-0.5 / square))) if one and left < _BETTER**2 * plain and square < 0.0 else None
+    # The first of the bends is none.
+    axes = np.meshgrid(side * spread * _KNOTS, _STRENGTHS, spread * _WIDE, indexing="ij")
+    knots, strengths, widths = (
+        np.append(first, axis.ravel()) for first, axis in zip((0.0, 0.0, spread), axes, strict=True)
     )
+    knots += middle
+    left, squares = left_by_bends(x, log_law, knots, strengths, widths, side, 1.0)
+    if left[0] < _NOT_NORMAL**2:
+        return None
+    best = 1 + int(np.where(np.isnan(left[1:]), np.inf, left[1:]).argmin())
+    if not (left[best] < _BETTER**2 * left[0] and squares[best] < 0.0):
+        return None
+    bend = Bend(place, float(knots[best]), float(strengths[best]), float(widths[best]), side, 1.0)
+    return bend, float(np.sqrt(-0.5 / squares[best]))
 
 
 def hermite(at: np.ndarray, values: np.ndarray, slopes: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -91,14 +91,11 @@ def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series 
     """
     rng, n = np.random.default_rng(4), len(own)  # the search takes no random numbers of the chain
     probes = rng.standard_normal((PROBES + 1, n))
-    answers = np.empty_like(probes)
-    for probe, answer in zip(probes, answers, strict=True):
-        u = np.zeros(x.size)
-        u[own] = probe
-        v = density.curvature(x, u)
-        if v is None:
-            return None
-        answer[:] = v[own] - probe
+    directions = np.zeros((len(probes), x.size))
+    directions[:, own] = probes
+    answers = density.curvatures(x, directions)[:, own] - probes
+    if np.isnan(answers).any():
+        return None
     series = solve_probes(probes[1:], answers[1:])
     if not (np.all(np.isfinite(series.rho)) and np.all(np.isfinite(series.curvature))):
         return None

@@ -95,15 +95,15 @@ class Precision:
 
         With the `score` (d,) there, one-sided differences take half as many gradients as central ones.
         """
-        data, d = np.zeros(self._empty.nnz), x.size
+        data, directions = np.zeros(self._empty.nnz), np.zeros((len(self._probes), x.size))
         here = score if self.dense or self.quadratic else None
-        for members, at, rows in self._probes:
-            u = np.zeros(d)
-            u[self.latents[members]] = 1.0
-            v = self.density.curvature(x, u, here)
-            if v is None:
-                return None
-            v = v[self.latents] - self.background @ (self.background[members].sum(axis=0))
+        for direction, (members, _, _) in zip(directions, self._probes, strict=True):
+            direction[self.latents[members]] = 1.0
+        products = self.density.curvatures(x, directions, here)
+        if np.isnan(products).any():
+            return None
+        for product, (members, at, rows) in zip(products, self._probes, strict=True):
+            v = product[self.latents] - self.background @ (self.background[members].sum(axis=0))
             data[at] = v[rows]
         # A probe sees the rows of wide latents as sums over a colour: their own columns have the entries.
         data[self._transpose[self._from_wide]] = data[self._from_wide]

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-# Writes the score at a point (d,) to its second argument, and returns the log density.
+# Writes the score at a point (d,) to its second argument, and returns the log density. It may have a method
+# `at_all` that does so for many points (n, d) in one call.
 Evaluate = Callable[[np.ndarray, np.ndarray], float]
 
 STEP = 1e-4  # of differences, in units
@@ -64,13 +65,33 @@ class ScaledDensity:
 
         With the score at `x`, `here` (d,), the difference is one-sided and takes one gradient.
         """
-        ahead, score = self(x + STEP * u)
+        found = self.curvatures(x, u[None], here)[0]
+        return None if np.isnan(found).any() else found
+
+    def curvatures(self, x: np.ndarray, u: np.ndarray, here: np.ndarray | None = None) -> np.ndarray:
+        """`curvature` for each of the directions `u` (k, d), at `x` (d,) or at points (k, d): (k, d).
+
+        Those for which a score is missing are NaN.
+        """
+        ahead, score = self.at_all(x + STEP * u)
         if here is not None:
-            return (here - score) / STEP if np.isfinite(ahead) else None
-        behind, before = self(x - STEP * u)
-        if not (np.isfinite(ahead) and np.isfinite(behind)):
-            return None
-        return np.asarray((before - score) / (2.0 * STEP))
+            found, known = (here - score) / STEP, np.isfinite(ahead)
+        else:
+            behind, before = self.at_all(x - STEP * u)
+            found, known = (before - score) / (2.0 * STEP), np.isfinite(ahead) & np.isfinite(behind)
+        found[~known] = np.nan
+        return np.asarray(found)
+
+    def at_all(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log densities (k,) and scores (k, d) at points (k, d), as `__call__` has them."""
+        at_all, n = getattr(self._evaluate, "at_all", None), len(points)
+        if at_all is None or self.gradients + n > self._most:
+            each = [self(point) for point in points]
+            return np.array([logp for logp, _ in each]), np.array([score for _, score in each])
+        self.gradients += n
+        scores = np.empty_like(points)
+        found: np.ndarray = at_all(points * self.unit, scores)
+        return found, scores * self.unit
 
 
 def two_columns(
@@ -81,10 +102,14 @@ def two_columns(
     They are NaN where a score is missing. `here` (d,) is the score at `x`.
     """
     for place in (len(own) // 3, 2 * len(own) // 3):
-        axis = np.zeros(x.size)
-        axis[own[place]] = 1.0
-        column = density.curvature(x, axis, here)
-        yield place, np.full(x.size, np.nan) if column is None else column
+        yield place, density.curvatures(x, axes(x.size, own[[place]]), here)[0]
+
+
+def axes(d: int, coordinates: np.ndarray) -> np.ndarray:
+    """The unit vectors (k, d) of some coordinates (k,)."""
+    found = np.zeros((len(coordinates), d))
+    found[np.arange(len(coordinates)), coordinates] = 1.0
+    return found
 
 
 class Coupling(NamedTuple):
@@ -125,13 +150,10 @@ def couple(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Coup
     if not np.isfinite(logp):
         return None
     whole = np.empty((d, d))
-    for j in range(d):
-        u = np.zeros(d)
-        u[j] = 1.0
-        column = density.curvature(x, u, here)
-        if column is None:
+    for rows in _parts(d):
+        whole[rows] = density.curvatures(x, axes(d, np.arange(d)[rows]), here)
+        if np.isnan(whole[rows]).any():
             return None
-        whole[j] = column
     _symmetrise(whole)
     members, levels = [], []
     for number in np.unique(variables):

@@ -14,7 +14,7 @@ import scipy.sparse as sparse
 
 from ..effects_table import LEAST_ROTATED
 from ..rotation import Rotation
-from .probes import NOISE, Coupling, ScaledDensity, two_columns
+from .probes import NOISE, Coupling, ScaledDensity, axes, two_columns
 
 MOST = 200  # coordinates of a variable that is turned
 _TIED = 0.8  # share of a variable's coordinates to which each of them is tied
@@ -64,12 +64,8 @@ def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.n
 
 def _block(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> np.ndarray | None:
     """The block (n, n) of the negative Hessian, in the program's own coordinates; None without scores."""
-    block = np.empty((len(own), len(own)))
-    for place, k in enumerate(own):
-        axis = np.zeros(x.size)
-        axis[k] = 1.0
-        column = density.curvature(x, axis)
-        if column is None or not np.isfinite(column[own]).all():
-            return None
-        block[place] = column[own] / density.unit[own] / density.unit[k]
+    columns = density.curvatures(x, axes(x.size, own))[:, own]
+    if not np.isfinite(columns).all():
+        return None
+    block = columns / np.outer(density.unit[own], density.unit[own])
     return np.asarray(0.5 * (block + block.T))
