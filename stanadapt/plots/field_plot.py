@@ -13,14 +13,17 @@ from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, points_in_z
 from ..transport.effects_table import Effects, effects_of, log_scales_at
 from ..transport.field import Field, features_at
-from ..transport.field_table import fields_of, has_effects, innovations_of, split
+from ..transport.field_table import fields_of, has_effects, has_weights, innovations_of, split
 from ..transport.innovations import into_u
 from ..transport.map_table import COLUMNS, KIND
+from ..transport.weights_table import Weights, weights_of
 from . import canvas
 from .preconditioner import find_parameters
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
+
+Law = Field | Effects | Weights
 
 _MOST = 1_000  # draws of each chain that are shown
 _RASTER = 2_000  # a scatter of more points becomes an image in SVG
@@ -31,7 +34,7 @@ class _Draws(NamedTuple):
 
     x: np.ndarray  # (chain, draw, d), with series in place of their innovations
     z: np.ndarray
-    laws: list[Field | Effects]  # of the latents, in the first of these chains
+    laws: list[Law]  # of the latents, in the first of these chains
     heads: np.ndarray  # coordinates that are heads in all of these chains
     latents: np.ndarray  # likewise
     places: np.ndarray  # (chain,) their places among all chains
@@ -141,10 +144,12 @@ def _strengths(drawn: _Draws) -> np.ndarray:
     return strengths
 
 
-def _log_scales(law: Field | Effects, theta: np.ndarray) -> np.ndarray:
+def _log_scales(law: Law, theta: np.ndarray) -> np.ndarray:
     """s (n,) of the law at the heads `theta` (m,)."""
     if isinstance(law, Effects):
         return log_scales_at(law, theta).ravel()
+    if isinstance(law, Weights):
+        return law.log_deviations(theta)
     constant, *others = law.coefficients[0]
     return np.asarray(
         constant + (law.bases[0] @ features_at(theta, law)) @ np.reshape(others, (-1, constant.size))
@@ -157,6 +162,8 @@ def _without_regression(drawn: _Draws, j: int) -> np.ndarray:
     if isinstance(law, Effects):
         group = law.own[np.any(law.own == j, axis=1)].ravel()
         neighbours = group[group != j]
+    elif isinstance(law, Weights):
+        neighbours = law.own[law.own != j]
     else:
         row = int(np.flatnonzero(law.own == j)[0])
         neighbours = law.own[law.later[law.starts[row] : law.starts[row + 1]]]
@@ -217,9 +224,11 @@ def _read(groups: Groups) -> _Draws:
     return _Draws(x, z, laws[int(places[0])], heads, latents, places)
 
 
-def _laws_of_latents(rows: np.ndarray) -> list[Field | Effects]:
-    """The law of the latents, or of the effects of each factor, among rows that hold fields or effects."""
-    return [*effects_of(rows)] if has_effects(rows) else [fields_of(rows)[0]]
+def _laws_of_latents(rows: np.ndarray) -> list[Law]:
+    """The law of the latents, of the effects of each factor or of weights, among rows that hold these."""
+    if has_effects(rows):
+        return [*effects_of(rows)]
+    return [weights_of(rows)] if has_weights(rows) else [fields_of(rows)[0]]
 
 
 def _common(coordinates: list[np.ndarray]) -> np.ndarray:

@@ -113,6 +113,14 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
             own = Counter(itertools.compress(of_coordinates, tied))
             told.append(f"{_list(_with_counts(own))}: effects of one scale, which the data tie")
         return [f"{'; '.join(told)}, with scales and correlations {_list(heads)}"]
+    weights = learnt.get("field_weights", np.zeros(len(names), np.int64))
+    if weights.any():
+        those, beside = (
+            _list(_with_counts(Counter(itertools.compress(map(variable_of, names), weights == kind))))
+            for kind in (1, 2)
+        )
+        more = f", beside the coefficients {beside}" if beside else ""
+        return [f"{those}: weights{more}, with scales and errors that depend on {_list(heads)}"]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))
     given = [int(i) for i in np.flatnonzero(root >= 0)]

@@ -17,6 +17,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
                           whose own law depends on one of them (the first rows, latents before heads)
     INNOVATIONS   innovations.py   series that a program writes in their innovations (before a field)
     EFFECTS    effects.py   effects of groups whose scales and correlations are parameters (the first rows)
+    WEIGHTS    weights.py   weights of a regression whose scales are functions of parameters (the first rows)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, effects, error_scale, field, field_table, group, innovations, ridge, tail
+from . import bend, effects, error_scale, field, field_table, group, innovations, ridge, tail, weights
 from .map_table import (
     BEND,
     COLUMNS,
@@ -44,6 +45,7 @@ from .map_table import (
     SCALE,
     SECOND,
     TAIL,
+    WEIGHTS,
     are_coordinates,
     depends,
 )
@@ -260,9 +262,11 @@ def _before_heads(table: Any, x: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def _outer_into_x(table: Any, x: Any) -> Any:
-    """The law of the first rows, which goes last: that of innovations or of effects. Returns log |dx/dz|."""
+    """The law of the first rows, which goes last: of innovations, effects or weights. Returns log |dx/dz|."""
     if table[0, KIND] == EFFECTS:
         return effects.into_x(table, x)
+    if table[0, KIND] == WEIGHTS:
+        return weights.into_x(table, x)
     return innovations.into_x(table, x)
 
 
@@ -271,15 +275,19 @@ def _undo_outer(table: Any, x: Any) -> None:
     """Undo that law among the coordinates `x` (d,), in place."""
     if table[0, KIND] == EFFECTS:
         effects.into_z(table, x)
+    elif table[0, KIND] == WEIGHTS:
+        weights.into_z(table, x)
     else:
         innovations.into_u(table, x)
 
 
 @kernel(ordered=True, counted=False)
 def _pull_back_outer(table: Any, z: Any, x: Any, score: Any) -> None:
-    """Turn the score in x into that before this law, in place; `z` (d,) has the z of effects."""
+    """Turn the score in x into that before this law, in place; `z` (d,) has the z of effects or weights."""
     if table[0, KIND] == EFFECTS:
         effects.pull_back(table, z, x, score)
+    elif table[0, KIND] == WEIGHTS:
+        weights.pull_back(table, z, x, score)
     else:
         innovations.pull_back(table, x, score)
 
@@ -289,6 +297,8 @@ def _outer_score_in_x(table: Any, u: Any, x: Any, score: Any) -> None:
     """Turn the score before this law, at `u` (d,), into the one in x, in place."""
     if table[0, KIND] == EFFECTS:
         effects.score_in_x(table, u, x, score)
+    elif table[0, KIND] == WEIGHTS:
+        weights.score_in_x(table, u, x, score)
     else:
         innovations.score_in_x(table, x, score)
 

@@ -251,9 +251,9 @@ def write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) ->
 
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
-    """Where the rows of innovations or effects, of the first field and of both fields end in a map."""
+    """Where the rows of innovations, effects or weights, of the first and of both fields end in a map."""
     outer = 0
-    if len(table) > 0 and (table[0, KIND] == INNOVATIONS or table[0, KIND] == EFFECTS):
+    if len(table) > 0 and (table[0, KIND] == INNOVATIONS or table[0, KIND] >= EFFECTS):
         outer = int(table[0, ROWS])
     first = outer
     if first < len(table) and table[first, KIND] == FIELD:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import effects_table
+from . import effects_table, weights_table
 from .bend import are_valid as are_bends
 from .bend import bends_of, undo_bend
 from .field import Field, n_features, places
@@ -35,6 +35,7 @@ from .map_table import (
     SIZE_A,
     SIZE_G,
     SIZE_S,
+    WEIGHTS,
     are_coordinates,
 )
 from .triangular import is_run, longest_run, run_order
@@ -43,10 +44,10 @@ _CLOSE = 1e-6  # of a frame's determinant to 1, and of frame times inverse to I
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its fields, with their innovations, or its effects, and the bends of their
-    heads; and the others. There are none of the first if it has no field and no effects.
+    """The rows of a map that hold its fields, with their innovations, or its effects or weights, and the
+    bends of their heads; and the others. There are none of the first if it has none of these laws.
     """
-    end = len(_block(table, EFFECTS)) or len(_block(table, INNOVATIONS))
+    end = len(_outer(table)) or len(_block(table, INNOVATIONS))
     for _ in range(2):
         end += len(_block(table[end:], FIELD))
     while 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
@@ -61,13 +62,18 @@ def _block(table: np.ndarray, kind: float) -> np.ndarray:
     return table[: int(max(table[0, ROWS], 1.0))] if np.isfinite(table[0, ROWS]) else table
 
 
+def _outer(table: np.ndarray) -> np.ndarray:
+    """The rows of effects or weights, which stand in place of a field."""
+    return table[: len(_block(table, EFFECTS)) or len(_block(table, WEIGHTS))]
+
+
 def _parts(rows: np.ndarray) -> list[np.ndarray]:
     """The rows of the innovations, of the fields of the latents and of the heads, and of the heads' bends.
 
-    Some have none; effects have bends alone.
+    Some have none; effects and weights have bends alone.
     """
-    if has_effects(rows):
-        return [*[rows[:0]] * 3, rows[len(_block(rows, EFFECTS)) :]]
+    if len(_outer(rows)):
+        return [*[rows[:0]] * 3, rows[len(_outer(rows)) :]]
     parts, left = [], rows
     for kind in (INNOVATIONS, FIELD, FIELD):
         parts.append(_block(left, kind))
@@ -85,18 +91,26 @@ def has_effects(rows: np.ndarray) -> bool:
     return len(_block(rows, EFFECTS)) > 0
 
 
+def has_weights(rows: np.ndarray) -> bool:
+    """Whether these rows of a map hold the law of weights, in place of a field."""
+    return len(_block(rows, WEIGHTS)) > 0
+
+
 def fields_of(rows: np.ndarray) -> list[Field]:
     """The fields that these rows of a map hold: of the latents, and of the heads if they have one."""
     return [field_of(part) for part in _parts(rows)[1:3] if len(part)]
 
 
 def bends_of_heads(rows: np.ndarray) -> np.ndarray:
-    """The rows of the bends of heads, among the rows of fields or effects: of the root of a field alone."""
+    """The rows of the bends of heads, among the rows of fields, effects or weights."""
     return _parts(rows)[3]
 
 
 def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The coordinates that are latents and heads of the first field, or of effects, among rows of fields."""
+    """The coordinates that are latents and heads of the first field, of effects or of weights."""
+    if has_weights(rows):
+        law = weights_table.weights_of(rows)
+        return law.own, law.heads
     if has_effects(rows):
         factors = effects_table.effects_of(rows)
         heads = np.unique(np.concatenate([law.heads for law in factors]))
@@ -111,6 +125,9 @@ def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
     if has_effects(rows):
         for factor in effects_table.effects_of(rows):
             middle[factor.heads] = factor.middle
+    elif has_weights(rows):
+        for curve in weights_table.weights_of(rows).curves:
+            middle[curve.head] = curve.middle
     else:
         middle[laws[0].heads] = laws[0].mid
     for bend in bends_of(bends_of_heads(rows)):
@@ -127,7 +144,7 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     root, may have a long tail.
     """
     innovations, latents, _, bends = _parts(rows)
-    if has_effects(rows):
+    if len(_outer(rows)):
         moved = [latents_and_heads(rows)[0]]
     else:
         moved = [field_of(part).own for part in (innovations, latents) if len(part)]
@@ -214,8 +231,9 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
         return False
     if len(set(bent)) < len(bent):
         return False
-    if has_effects(rows):
-        valid = effects_table.are_valid(_block(rows, EFFECTS), d)
+    if len(outer := _outer(rows)):
+        law = effects_table if has_effects(rows) else weights_table
+        valid = law.are_valid(outer, d)
         return valid and not np.isin(bent, latents_and_heads(rows)[0]).any()
     if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
         return False
@@ -280,16 +298,18 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
     is the number of later latents that a latent depends on, and of all others in a frame, or with which it is
     turned. `field_root` is the coordinate on which a head's law depends, -1 for none. `field_effects` is the
-    number of effects that the group of a latent has, 0 for other latents. `field_gradients` is what learning
-    all of this took.
+    number of effects that the group of a latent has, 0 for other latents; `field_weights` is 1 for weights
+    with scales that depend on the heads, 2 for coefficients beside them, and 0 for all others.
+    `field_gradients` is what learning all of this took.
     """
-    role, entries, together = (np.zeros(d, np.int64) for _ in range(3))
+    role, entries, together, weights = (np.zeros(d, np.int64) for _ in range(4))
     root = np.full(d, -1)
     found = {
         "field_role": role,
         "field_entries": entries,
         "field_root": root,
         "field_effects": together,
+        "field_weights": weights,
         "field_gradients": np.zeros(()),
     }
     if not len(rows):
@@ -300,6 +320,12 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
             role[own], role[factor.heads], together[own], entries[own] = 1, 2, k, k - 1
         for turned, _ in effects_table.rotations_of(rows):
             entries[turned] = len(turned) - 1
+        return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
+    if has_weights(rows):
+        of_weights = weights_table.weights_of(rows)
+        role[of_weights.own], role[of_weights.heads] = 1, 2
+        entries[of_weights.own] = len(of_weights.own) - 1
+        weights[of_weights.own] = np.where(of_weights.is_weight, 1, 2)
         return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
     field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2

@@ -28,9 +28,9 @@ first of them holds their number:
 A field (field.py) has the first rows, after those of the innovations of a series if it has any
 (innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
 rows that hold numbers in all columns. A second field and a bend may belong to it. In place of a field there
-may be effects (effects.py), with a header and such rows for each factor.
+may be effects (effects.py), with a header and such rows for each factor, or weights (weights.py).
 
-tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py and effects.py explain the symbols.
+tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py, effects.py and weights.py explain the symbols.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ LEVEL, LEVEL_SIZE, LEVEL_FACTOR = range(13, 16)
 # Of effects, beside the first two and the last one of these.
 N_EFFECTS, N_COEFFICIENTS, IS_CENTRED, N_CHANGING, N_TIES, TURN, POWER, OWN_ROWS = 4, 5, 6, 7, 8, 10, 11, 12
 BOUNDED = 13
+# Of weights, beside N_LATENTS, N_COEFFICIENTS and N_GRADIENTS.
+N_CURVES, N_POINTS = 3, 4
 TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0  # kinds
-INNOVATIONS, ERROR_SCALE, EFFECTS = 5.0, 6.0, 7.0
+INNOVATIONS, ERROR_SCALE, EFFECTS, WEIGHTS = 5.0, 6.0, 7.0, 8.0
 
 
 @kernel(ordered=True)

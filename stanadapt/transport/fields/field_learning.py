@@ -25,6 +25,7 @@ from .law_fit import fit_law
 from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple, strengths_of
 from .rotation_search import find_rotations, without_ties
+from .weights_search import find_weights
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
@@ -94,6 +95,9 @@ def learn_field(
         elif coupling is None:  # no groups
             effects, more_yet = _look_along_axes(density_in, x, unit, variables)
             taken += more_yet
+            if effects is None:
+                effects, more_yet = _look_for_weights(density_in, x, unit, variables)
+                taken += more_yet
             if effects is not None:
                 return effects, taken
         look = x.size + 1 if coupling is None else 0
@@ -156,6 +160,22 @@ def _look_along_axes(
     return found, density.gradients + along.gradients
 
 
+def _look_for_weights(
+    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+) -> tuple[Learned | None, int]:
+    """The law of weights, if there is one, and the gradients that it took."""
+    density = ScaledDensity(density_in(no_transport()), unit)
+    try:
+        found = find_weights(density, density_in, x / unit, variables)
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        found = None
+    return None if found is None else _without_directions(*found), density.gradients
+
+
+def _without_directions(rows: np.ndarray, scale: np.ndarray) -> Learned:
+    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0))
+
+
 def _find_effects(
     density: ScaledDensity,
     density_in: Callable[[np.ndarray], Evaluate],
@@ -174,8 +194,7 @@ def _find_effects(
         found = None
     if found is None:
         return None, coupling
-    rows, scale = found
-    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0)), coupling
+    return _without_directions(*found), coupling
 
 
 def _learn(

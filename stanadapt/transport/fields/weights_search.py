@@ -1,0 +1,446 @@
+"""Finding weights (weights.py): which coordinates are weights, and how their scales depend on the others.
+
+Where all weights are 0, the score of each is e^(a_k + log f / 2) (b_k - G_k g), and their negative Hessian is
+I + A D A. So one score at a point where a head has moved tells how all scales have changed, to all digits,
+and the product of the Hessian with one vector tells log f, and whether the law holds. A coordinate for which
+it holds, and which changes scales, is a head. Any other one whose derivative is mixed with those of the
+weights is a coefficient: it belongs to the law if it is one of few, and is among the g otherwise.
+
+How scales depend on a head is seen at some points along it. Scores with several heads moved at once tell
+whether log scales are sums of such functions; if not, whether s^-2 is a sum of two products of such
+functions, one of which has the heads that act on one weight alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..composition import into_x
+from ..weights import ALL, ERROR, LIMITS, NO_LIMIT
+from ..weights_table import Curve, Weights, weights_rows
+from .effects_fit import blocks_at
+from .effects_search import POWERS, judge_law
+from .probes import Evaluate, ScaledDensity, axes
+from .scale_bends import MOST_TO_MODE, climb
+
+LEAST, MOST = 5, 48  # weights of a variable, and weights and coefficients of the law
+MOST_OTHERS = 200  # coordinates beside the weights
+FEW = 10  # entries of a variable whose coefficients belong to the law
+# Along a head, in steps: the first three tell whether a function is a line. A step is a unit of the head, but
+# not less than `_STEP`: units of early draws are small, and log scales have a scale of their own.
+_STEP = 0.4
+_ENDS = np.array([-3.0, 1.0, 4.0])
+_GRID = np.array([-8.0, -5.5, -4.0, -3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0, 4.0, 5.5, 8.0])
+_SAME = 1e-5  # change of a log scale that is none
+_STRAIGHT = 1e-4  # share of the largest value by which a line may be off
+_FEWEST = 4  # points of a curve
+_WRONG = 1e-3  # share of a product with the Hessian that a law may leave
+_OFF = 0.05  # of log scales where several heads have moved, at most
+_JOINT, _REACH = 8, 2.0  # such points, and how far heads move, in steps
+_MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
+_STEPS, _NEAR = 8, 1e-6  # of Newton's method, to the mode of weights, and the decrement at its end
+_FAR = 3.0  # units from which on heads are not where the law has been fitted
+
+
+_SHARED = ALL, ERROR  # targets of what `_Along.as_shared` has
+
+
+class _Scales(NamedTuple):
+    """How scales depend on heads."""
+
+    offsets: np.ndarray  # (2, K) of weights
+    norms: np.ndarray  # (K,) of weights
+    curves: list[Curve]
+
+
+def find_weights(
+    density: ScaledDensity, density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, variables: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The rows of a map with the law of weights, and the scales (d,) of all coordinates in it; None if there
+    are no weights.
+
+    `x` (d,) is in units, as `density` is; `density_in` gives the density in the coordinates of a map.
+    `variables` (d,) are the numbers of the variables that coordinates belong to.
+    """
+    x, last = x * density.unit, False
+    weights = _candidates(density, x, variables)
+    if not len(weights):
+        return None
+    while True:
+        law = _fit(density, x, weights, variables)
+        if law is None:
+            return None
+        rows = weights_rows(law, 0)
+        inner = ScaledDensity(density_in(rows), np.ones(x.size))
+        others = np.setdiff1d(np.arange(x.size), law.own)
+        z = x.copy()
+        z[law.own] = 0.0
+        middle, top = climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
+        if last or not np.abs((middle - z) / density.unit)[law.heads].max() > _FAR:
+            break
+        density.gradients += inner.gradients
+        last = True  # once more, where the heads are
+        into_x(rows, middle, x)
+    shared = sorted({curve.head for curve in law.curves if curve.target in (ALL, LIMITS)})
+    judged = judge_law(density, inner, middle, top, law.own, shared)
+    density.gradients += inner.gradients
+    if judged is None:
+        return None
+    curves = [curve._replace(middle=float(middle[curve.head])) for curve in law.curves]
+    bends, scale = judged
+    return np.concatenate((weights_rows(law._replace(curves=curves), density.gradients), bends)), scale
+
+
+def _candidates(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> np.ndarray:
+    """The coordinates of all variables with a standard normal prior that the data tie, at `x` (d,)."""
+    counts, found = np.bincount(variables), [np.zeros(0, np.int64)]
+    for number in np.flatnonzero((counts >= LEAST) & (counts <= MOST)):
+        own, at_zero = np.flatnonzero(variables == number), x.copy()
+        at_zero[own] = 0.0
+        data = blocks_at(density, own[None], at_zero)[0] - np.eye(len(own))
+        if np.isfinite(data).all() and _is_of_data(data):
+            found.append(own)
+    weights = np.concatenate(found)
+    return weights if len(weights) <= MOST and x.size - len(weights) <= MOST_OTHERS else weights[:0]
+
+
+def _is_of_data(matrix: np.ndarray) -> bool:
+    """Whether a matrix (K, K) may be A D A: it has no negative eigenvalue, and is not diagonal."""
+    values, between = np.linalg.eigvalsh(matrix), matrix - np.diag(np.diag(matrix))
+    return bool(values[0] > -_WRONG * values[-1] and np.linalg.norm(between) > _WRONG * values[-1] > 0.0)
+
+
+def _fit(density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: np.ndarray) -> Weights | None:
+    """The law around the mode of `weights` and coefficients given all else, as at `x` (d,)."""
+    space = _WeightSpace(density, x, weights)
+    if not space.is_possible():
+        return None
+    heads, mixed = space.roles()
+    scales = space.scales(heads) if heads else None
+    if scales is None:
+        return None
+    few = np.bincount(variables)[variables[mixed]] <= FEW
+    own = np.concatenate((weights, mixed[few]))
+    if len(own) > MOST:
+        return None
+    return _around_the_mode(density, x, own, len(weights), mixed[~few], scales)
+
+
+class _WeightSpace:
+    """What scores say where all weights are 0."""
+
+    def __init__(self, density: ScaledDensity, x: np.ndarray, weights: np.ndarray) -> None:
+        self.density, self.weights = density, weights
+        self.x = x.copy()
+        self.x[weights] = 0.0
+        self.unit, self.step = density.unit, np.maximum(density.unit, _STEP)
+        self.score = self._scores(self.x[None])[0]
+        block = blocks_at(density, weights[None], self.x)[0]
+        self.data = block - np.eye(len(weights))
+        signs = np.random.default_rng(5).choice([-1.0, 1.0], len(weights))  # no random numbers of the chain
+        self._probe = signs / np.sqrt(np.abs(np.diag(block)))
+
+    def is_possible(self) -> bool:
+        """Whether the Hessian is that of a standard normal prior and of data."""
+        if not (np.isfinite(self.data).all() and np.isfinite(self.score).all() and np.all(self.score != 0.0)):
+            return False
+        return _is_of_data(self.data)
+
+    def _scores(self, points: np.ndarray) -> np.ndarray:
+        """The scores (n, K) of weights at points (n, d), NaN where there are none."""
+        logp, scores = self.density.at_all(points / self.unit)
+        found = (scores / self.unit)[:, self.weights]
+        found[~np.isfinite(logp)] = np.nan
+        return np.asarray(found)
+
+    def changes(self, points: np.ndarray, *, with_error: bool) -> tuple[np.ndarray, np.ndarray]:
+        """How much log scales (n, K) and log f (n,) differ at points (n, d) from those at `x`; NaN where the
+        law does not hold. Without `with_error` log f is taken to be the same.
+        """
+        ratios = self._scores(points) / self.score
+        change = np.log(np.where(ratios > 0.0, ratios, np.nan))
+        if not with_error:
+            return change, np.zeros(len(points))
+        direction = np.zeros(self.x.size)
+        direction[self.weights] = self._probe
+        products = self.density.curvatures(
+            points / self.unit, np.tile(direction / self.unit, (len(points), 1))
+        )
+        products = (products / self.unit)[:, self.weights] - self._probe
+        scales = np.exp(change)  # s f, so that the data's part is this, less a factor f
+        parts = scales * (scales * self._probe @ self.data)
+        f = np.square(parts).sum(axis=1) / (parts * products).sum(axis=1)
+        left = np.linalg.norm(products - parts / f[:, None], axis=1)
+        holds = (f > 0.0) & (left < _WRONG * np.linalg.norm(products, axis=1))
+        log_f = np.log(np.where(holds, f, np.nan))
+        return change - log_f[:, None], log_f
+
+    def roles(self) -> tuple[dict[int, tuple[np.ndarray, float]], np.ndarray]:
+        """The heads, with the changes (K,) of log scales and of log f when one moves by a unit; and the
+        coordinates whose derivatives are mixed with those of weights.
+        """
+        others = np.setdiff1d(np.arange(self.x.size), self.weights)
+        points = np.tile(self.x, (len(others), 1))
+        points[np.arange(len(others)), others] += self.unit[others]
+        scores = self._scores(points)
+        change, log_f = self.changes(points, with_error=True)
+        moved = np.abs(scores - self.score)
+        least = _MIXED * np.nanmax(moved, initial=0.0)
+        heads, mixed = {}, []
+        for k, c, log_value, most in zip(others, change, log_f, moved.max(axis=1), strict=True):
+            if not most > least:
+                continue
+            is_changed = max(np.abs(c).max(), abs(log_value)) > _SAME
+            if np.isfinite(log_value) and np.isfinite(c).all() and is_changed:
+                heads[int(k)] = np.where(np.abs(c) > _SAME, c, 0.0), float(log_value)
+            else:
+                mixed.append(k)
+        return heads, np.array(mixed, np.int64)
+
+    def scales(self, heads: dict[int, tuple[np.ndarray, float]]) -> _Scales | None:
+        """How log scales and log f depend on all heads; None where they are no sums of functions of one."""
+        along: list[_Along] = []
+        for head, there in heads.items():
+            one = self._along(head, *there)
+            if one is None:
+                return None
+            along.append(one)
+        joint = np.tile(self.x, (_JOINT, 1))
+        rng = np.random.default_rng(7)
+        moves = rng.uniform(-_REACH, _REACH, (_JOINT, len(heads)))
+        joint[:, [*heads]] += moves * self.step[[*heads]]
+        truth = self.changes(joint, with_error=any(one[1] != 0.0 for one in heads.values()))
+        for form in (_sums, _limited, _normalised):
+            found = form(along, self.x)
+            if found is not None and _is_close(found, joint, truth, np.diag(self.data)):
+                return found
+        return None
+
+    def _along(self, head: int, change: np.ndarray, log_f: float) -> _Along | None:
+        """Log scales and log f along a head; `change` and `log_f` are those of one unit."""
+        with_error = abs(log_f) > _SAME
+        at, values = self._points(head, _ENDS, with_error)
+        if len(at) == len(_ENDS) and (line := _line(at, values)) is not None:
+            return _Along(head, np.zeros(1), np.zeros((1, len(line))), line[None])
+        at, values = self._points(head, _GRID, with_error)
+        if len(at) < _FEWEST:
+            return None
+        return _Along(head, at, values, np.gradient(values, at, axis=0, edge_order=2))
+
+    def _points(self, head: int, moves: np.ndarray, with_error: bool) -> tuple[np.ndarray, np.ndarray]:
+        """How far (n,) a head has moved, and log scales and log f (n, K + 1) there, where these are known."""
+        points = np.tile(self.x, (len(moves), 1))
+        points[:, head] += moves * self.step[head]
+        change, log_f = self.changes(points, with_error=with_error)
+        values = np.column_stack((change, log_f))
+        known = np.isfinite(values).all(axis=1)
+        return moves[known] * self.step[head], values[known]
+
+
+def _line(away: np.ndarray, values: np.ndarray) -> np.ndarray | None:
+    """The slopes (c,) of values (n, c) that are 0 where `away` (n,) is; None where they are no lines."""
+    slopes = away @ values / (away @ away)
+    off = np.abs(values - away[:, None] * slopes).max()
+    return np.asarray(slopes) if off < _STRAIGHT * np.abs(values).max() else None
+
+
+class _Along(NamedTuple):
+    """Log scales and log f, the last column, along a head: at some points, or at one where they are lines."""
+
+    head: int
+    away: np.ndarray  # (n,) from where the head is at `x`
+    values: np.ndarray  # (n, K + 1)
+    slopes: np.ndarray  # (n, K + 1)
+
+    def moved(self) -> np.ndarray:
+        """Which columns (K + 1,) change."""
+        return np.asarray(
+            (np.abs(self.values).max(axis=0) > _SAME) | (np.abs(self.slopes).max(axis=0) > _SAME)
+        )
+
+    def is_shared(self) -> bool:
+        """Whether all scales change in the same way."""
+        columns = np.stack((self.values[:, :-1], self.slopes[:, :-1]))
+        return bool(np.ptp(columns, axis=2).max() < _SAME)
+
+    def as_shared(self) -> _Along:
+        """What all scales have in common, and log f."""
+        return self._replace(values=self.values[:, [0, -1]], slopes=self.slopes[:, [0, -1]])
+
+    def curves(self, x: np.ndarray, targets: Sequence[float]) -> list[Curve]:
+        """The curves that are not 0, with a target for each column."""
+        place, found = float(x[self.head]), []
+        for column in np.flatnonzero(self.moved()).tolist():
+            shape = self.away + place, self.values[:, column], self.slopes[:, column]
+            found.append(Curve(self.head, int(targets[column]), *shape, place))
+        return found
+
+
+def _sums(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
+    """Log scales as sums of functions of one head each."""
+    k = along[0].values.shape[1] - 1
+    curves: list[Curve] = []
+    for one in along:
+        curves += one.as_shared().curves(x, _SHARED) if one.is_shared() else one.curves(x, (*range(k), ERROR))
+    return _Scales(_without_limits(k), np.zeros(k), curves)
+
+
+def _without_limits(k: int) -> np.ndarray:
+    """The offsets (2, K) of log scales that are what they were, and have no upper limits."""
+    return np.array([np.zeros(k), np.full(k, NO_LIMIT)])
+
+
+def _normalised(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
+    """Log scales whose squares are shares of one variance: those of weights differ by lines in some heads."""
+    k = along[0].values.shape[1] - 1
+    terms, sums = [np.ones(k)], [np.ones(1)]
+    curves: list[Curve] = []
+    for one in along:
+        if one.is_shared():
+            curves += one.as_shared().curves(x, _SHARED)
+            continue
+        common = one.values[:, :k].mean(axis=1)
+        apart = _line(one.away, one.values[:, :k] - common[:, None]) if len(one.away) > 1 else None
+        if apart is None or np.abs(one.values[:, k]).max() > _SAME:
+            return None
+        lines = _Along(one.head, np.zeros(1), np.zeros((1, k)), apart[None])
+        curves += lines.curves(x, range(k))
+        terms.append(np.exp(2.0 * (one.away[:, None] * apart + common[:, None])))
+        sums.append(np.ones(len(one.away)))
+    if len(terms) == 1:
+        return None
+    from scipy.optimize import nnls  # here, since few runs come to it
+
+    design, target = np.concatenate([np.atleast_2d(rows) for rows in terms]), np.concatenate(sums)
+    norms, _ = nnls(design, target)
+    if not np.abs(design @ norms - target).max() < _WRONG:
+        return None
+    return _Scales(_without_limits(k), norms, curves)
+
+
+def _limited(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
+    """Log scales with an upper limit: s^-2 is a sum of two products, and heads that act on one weight alone
+    are log scales, variances or precisions in the first of them.
+    """
+    k = along[0].values.shape[1] - 1
+    shares, shared = np.full((k, 2), np.nan), []  # of both products in s^-2 at x
+    curves: list[Curve] = []
+    for one in along:
+        own = np.flatnonzero(one.moved())
+        if len(own) == 1 and own[0] < k and np.isnan(shares[own[0], 0]):
+            found = _own_power(one.away, one.values[:, own[0]], one.slopes[0, own[0]])
+            if found is None:
+                return None
+            power, shares[own[0]] = found
+            line = _Along(one.head, np.zeros(1), np.zeros((1, 1)), np.array([[power]]))
+            curves += line.curves(x, own.tolist())
+        else:
+            shared.append(one)
+    if not (np.isfinite(shares).all() and shares[:, 1].max() > 0.0):
+        return None
+    for one in shared:
+        parts = _both_products(one, shares)
+        if parts is None:
+            return None
+        curves += parts.curves(x, (ALL, LIMITS, ERROR))
+    with np.errstate(divide="ignore"):
+        return _Scales(np.minimum(-0.5 * np.log(shares.T), NO_LIMIT), np.zeros(k), curves)
+
+
+def _own_power(away: np.ndarray, values: np.ndarray, slope: float) -> tuple[float, np.ndarray] | None:
+    """The power with which a head acts on the first product of one weight, and the shares (2,) of both, from
+    the log scales (n,) along it; None where it does not act so. With one point they are a line.
+    """
+    if len(away) == 1:
+        return float(slope), np.array([1.0, 0.0])
+    for power in POWERS:
+        terms = np.column_stack((np.exp(-2.0 * power * away), np.ones(len(away))))
+        design = terms * np.exp(2.0 * values)[:, None]
+        shares = np.linalg.lstsq(design, np.ones(len(away)))[0]
+        if np.abs(design @ shares - 1.0).max() < _WRONG and shares[0] > 0.0:
+            shares[1] = max(shares[1], 0.0)
+            return power, np.asarray(shares / shares.sum())
+    return None
+
+
+def _both_products(one: _Along, shares: np.ndarray) -> _Along | None:
+    """What a head that acts on several weights does to the logs of both limits of scales, and to log f."""
+    k = len(shares)
+    if len(one.away) == 1:  # lines, which are alike
+        slopes = one.slopes[0]
+        if np.ptp(slopes[:k]) > _SAME:
+            return None
+        return one._replace(values=np.zeros((1, 3)), slopes=slopes[None, [0, 0, k]])
+    design = shares * np.exp(2.0 * one.values[:, :k, None])
+    parts = np.array([np.linalg.lstsq(rows, np.ones(k))[0] for rows in design])
+    left = np.einsum("nkp,np->nk", design, parts) - 1.0
+    if not (np.abs(left).max() < _WRONG and parts.min() > 0.0):
+        return None
+    values = np.column_stack((-0.5 * np.log(parts), one.values[:, k]))
+    return one._replace(values=values, slopes=np.gradient(values, one.away, axis=0, edge_order=2))
+
+
+def _is_close(
+    found: _Scales, points: np.ndarray, truth: tuple[np.ndarray, np.ndarray], data: np.ndarray
+) -> bool:
+    """Whether scales and errors are as they were seen at points (n, d), where these are known.
+
+    Scales so small that the `data` (K,), the precision of weights at `x`, tell nothing count for less.
+    """
+    change, log_f = truth
+    k = found.offsets.shape[1]
+    own, nothing = np.arange(k), np.zeros(0)
+    law = Weights(own, own >= 0, *found[:2], np.zeros((k, k)), nothing, own[:0], nothing, found.curves)
+    known = np.isfinite(change).all(axis=1) & np.isfinite(log_f)
+    if np.count_nonzero(known) < len(points) // 2:
+        return False
+    for point, c, log_value in zip(points[known], change[known], log_f[known], strict=True):
+        told, error = law.log_scales(point[law.heads])
+        size = data * np.exp(2.0 * c + log_value)
+        if not max((np.abs(told - c) * size / (1.0 + size)).max(), abs(error - log_value)) < _OFF:
+            return False
+    return True
+
+
+def _around_the_mode(
+    density: ScaledDensity, x: np.ndarray, own: np.ndarray, n_weights: int, given: np.ndarray, scales: _Scales
+) -> Weights | None:
+    """The law with the data's precision at the mode of the coordinates `own` (K,), given all else."""
+    x, unit, k = x.copy(), density.unit, len(own)
+    is_weight = np.arange(k) < n_weights
+    prior = np.diag(is_weight.astype(float))
+    for _ in range(_STEPS):
+        matrix = blocks_at(density, own[None], x)[0]
+        logp, score = density(x / unit)
+        score = (score / unit)[own]
+        if not (np.isfinite(matrix).all() and np.isfinite(logp)):
+            return None
+        values, vectors = np.linalg.eigh(matrix - prior)
+        data = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        move = np.linalg.solve(prior + data, score)
+        gain = float(move @ score)
+        if gain < _NEAR * k:
+            break
+        for share in (1.0, 0.5, 0.25, 0.1, 0.03):
+            there = x.copy()
+            there[own] += share * move
+            if density(there / unit)[0] > logp:
+                break
+        else:
+            return None
+        x = there
+    else:
+        return None
+    slopes = np.zeros((k, 0))
+    if len(given):
+        columns = density.curvatures(x / unit, axes(x.size, given))
+        slopes = (columns / unit / unit[given][:, None])[:, own].T
+        if not np.isfinite(slopes).all():
+            return None
+    pulls = score + (prior + data) @ x[own] + slopes @ x[given]
+    offsets, norms = _without_limits(k), np.zeros(k)
+    offsets[:, :n_weights], norms[:n_weights] = scales.offsets, scales.norms
+    return Weights(own, is_weight, offsets, norms, data, pulls, given, slopes, scales.curves)
