@@ -83,7 +83,7 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
     if first > start:
         log_det += field.into_x(table[start:], z, x, kept)
     if start > 0:
-        log_det += _outer_into_x(table, x)
+        log_det += _outer_into_x(table, x, kept)
     return log_det if np.isfinite(log_det) else np.inf
 
 
@@ -91,6 +91,8 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
 def n_kept(table: Any, d: Any) -> Any:
     """How many numbers `into_x_keeping` keeps in dimension `d`."""
     start, first, latents = field.lengths(table)
+    if start > 0 and table[0, KIND] == WEIGHTS:
+        return weights.n_kept(table)
     if latents > 0:
         return field.n_kept(table[start:]) if first > start else 0
     return d if _is_moved_on(table, 0, _end_of_inner(table, 0)) else 0
@@ -190,7 +192,7 @@ def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """The same, after `into_x_keeping` at the same point, or with `kept` (0,)."""
     start, first, latents = field.lengths(table)
     if start > 0:
-        _pull_back_outer(table, z, x, score)
+        _pull_back_outer(table, z, x, score, kept)
     if first > start:
         field.pull_back(table[start:], z, x, score, kept)
     if first < latents < len(table):
@@ -261,12 +263,15 @@ def _before_heads(table: Any, x: Any) -> Any:
 
 
 @kernel(ordered=True, counted=False)
-def _outer_into_x(table: Any, x: Any) -> Any:
-    """The law of the first rows, which goes last: of innovations, effects or weights. Returns log |dx/dz|."""
+def _outer_into_x(table: Any, x: Any, kept: Any) -> Any:
+    """The law of the first rows, which goes last: of innovations, effects or weights. Returns log |dx/dz|.
+
+    `kept` is for weights.
+    """
     if table[0, KIND] == EFFECTS:
         return effects.into_x(table, x)
     if table[0, KIND] == WEIGHTS:
-        return weights.into_x(table, x)
+        return weights.into_x(table, x, kept)
     return innovations.into_x(table, x)
 
 
@@ -282,12 +287,12 @@ def _undo_outer(table: Any, x: Any) -> None:
 
 
 @kernel(ordered=True, counted=False)
-def _pull_back_outer(table: Any, z: Any, x: Any, score: Any) -> None:
+def _pull_back_outer(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """Turn the score in x into that before this law, in place; `z` (d,) has the z of effects or weights."""
     if table[0, KIND] == EFFECTS:
         effects.pull_back(table, z, x, score)
     elif table[0, KIND] == WEIGHTS:
-        weights.pull_back(table, z, x, score)
+        weights.pull_back(table, z, x, score, kept)
     else:
         innovations.pull_back(table, x, score)
 

@@ -58,11 +58,15 @@ NO_LIMIT = 400.0  # the log of an upper limit that is none
 
 
 @kernel(ordered=True, late=True)
-def into_x(table: Any, x: Any) -> Real:
-    """Turn z of weights among the coordinates `x` (d,) into the weights, in place. Returns log |dx/dz|."""
+def into_x(table: Any, x: Any, kept: Any) -> Real:
+    """Turn z of weights among the coordinates `x` (d,) into the weights, in place. Returns log |dx/dz|.
+
+    `kept` (n_kept(table),), or (0,), takes what `pull_back` needs of it.
+    """
     flat, at, k = table.reshape(-1), places(table[0]), int(table[0, N_LATENTS])
-    vectors, tied, factor = np.empty((5, k)), np.empty((k, k)), np.empty((k, k))
-    _condition(flat, at, x, vectors, tied, factor)
+    room = kept if kept.size > 0 else np.empty(n_kept(table))
+    vectors, factor = room[: 5 * k].reshape(5, k), room[5 * k :].reshape(k, k)
+    _condition(flat, at, x, vectors, factor)
     w, log_det = np.empty(k), 0.0
     for i in range(k):
         w[i] = x[int(flat[at[0] + i])]
@@ -77,8 +81,8 @@ def into_x(table: Any, x: Any) -> Real:
 def into_z(table: Any, x: Any) -> None:
     """Turn weights among the coordinates `x` (d,) into their z, in place."""
     flat, at, k = table.reshape(-1), places(table[0]), int(table[0, N_LATENTS])
-    vectors, tied, factor = np.empty((5, k)), np.empty((k, k)), np.empty((k, k))
-    _condition(flat, at, x, vectors, tied, factor)
+    vectors, factor = np.empty((5, k)), np.empty((k, k))
+    _condition(flat, at, x, vectors, factor)
     for i in range(k):
         vectors[0, i] = x[int(flat[at[0] + i])] - vectors[3, i]
     for i in range(k):
@@ -89,61 +93,51 @@ def into_z(table: Any, x: Any) -> None:
 
 
 @kernel(ordered=True, late=True)
-def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
-    """Turn the score in weights, at `x` (d,), into the one in their z, in place; `z` (d,) has that z."""
-    _turn_scores(table, z, x, score, 1.0)
+def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
+    """Turn the score in weights, at `x` (d,), into the one in their z, in place; `z` (d,) has that z.
+
+    `kept` is that of `into_x` at the same point, or (0,).
+    """
+    _turn_scores(table, z, x, score, kept, 1.0)
 
 
 @kernel(ordered=True, late=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
     """Turn the score in z of weights into the one in the weights, at `x` (d,), in place."""
-    _turn_scores(table, z, x, score, -1.0)
+    _turn_scores(table, z, x, score, z[:0], -1.0)
 
 
 @kernel(ordered=True)
-def _turn_scores(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
+def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -> None:
     """What both directions have in common; `sign` is 1 for a score in weights, and -1 for one in z."""
     flat, at, k = table.reshape(-1), places(table[0]), int(table[0, N_LATENTS])
-    vectors, tied, factor = np.empty((5, k)), np.empty((k, k)), np.empty((k, k))
-    _condition(flat, at, x, vectors, tied, factor)
+    room = kept if kept.size > 0 else np.empty(n_kept(table))
+    vectors, factor = room[: 5 * k].reshape(5, k), room[5 * k :].reshape(k, k)
+    if kept.size == 0:
+        _condition(flat, at, x, vectors, factor)
     share, pull, mean = vectors[1], vectors[2], vectors[3]
-    g = np.empty(k)
+    of_z, of_w, by_pull, column = np.empty(k), np.zeros(k), np.empty(k), np.empty(k)
     for i in range(k):
-        g[i] = score[int(flat[at[0] + i])]
+        of_z[i] = score[int(flat[at[0] + i])]
     if sign > 0.0:
-        _solve_transposed(factor, g)
         for i in range(k):
-            score[int(flat[at[0] + i])] = g[i]
+            of_w[i] = of_z[i]
+        _solve_transposed(factor, of_z)
     else:
-        s = np.zeros(k)
         for i in range(k):
             for j in range(i, k):
-                s[j] += factor[i, j] * g[i]
-        for i in range(k):
-            score[int(flat[at[0] + i])] = s[i]
-    # The derivative in M: first that in R^-1 dM R^-T, of which both sides are then divided.
-    by_m, turned = np.empty((k, k)), np.empty((k, k))
+                of_w[j] += factor[i, j] * of_z[i]
     for i in range(k):
-        z_i = z[int(flat[at[0] + i])]
-        for j in range(i + 1):
-            by_m[i, j] = -0.5 * z_i * g[j]
-            by_m[j, i] = by_m[i, j]
-        by_m[i, i] -= 0.5
-    _solve_rows(factor, by_m)
-    for i in range(k):
-        for j in range(k):
-            turned[i, j] = by_m[j, i]
-    _solve_rows(factor, turned)
-    by_pull = g
+        score[int(flat[at[0] + i])] = of_z[i] if sign > 0.0 else of_w[i]
+        by_pull[i] = of_z[i]
     _solve(factor, by_pull)  # M^-1 times the score in w
     by_scale, by_error = np.empty(k), 0.0
     for i in range(k):
-        total = by_pull[i] * pull[i]
-        by_error += 0.5 * total
-        for j in range(k):
-            total += (2.0 * turned[i, j] - by_pull[i] * mean[j] - mean[i] * by_pull[j]) * tied[i, j]
-        by_error += 0.5 * total
-        by_scale[i] = total
+        place = int(flat[at[0] + i])
+        by_scale[i] = -1.0 - x[place] * of_w[i]
+        if flat[at[1] + i] > 0.0:
+            by_scale[i] += 2.0 * by_pull[i] * mean[i] - 2.0 * _by_prior(flat, at, i, factor, z, of_z, column)
+        by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i])
     p = at[5] - at[4]
     for q in range(p):
         total = 0.0
@@ -168,6 +162,30 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, sign: Any) -> None:
             by_target = by_scale[own] * share[own] - vectors[4, own] * by_all
         head = int(flat[at[6] + i])
         score[head] += sign * by_target * _curve(flat, at, i, x[head])[1]
+
+
+@kernel(ordered=True)
+def _by_prior(flat: Any, at: Any, i: Any, factor: Any, z: Any, of_z: Any, column: Any) -> Any:
+    """The derivative in M_ii of a weight, by R alone: column i of R^-1 to the left and right of that in
+    R^-1 dM R^-T, which is -(z_p s_q + delta_pq) / 2 for p >= q, and symmetric.
+    """
+    k, total, sum_before = len(factor), 0.0, 0.0
+    for j in range(i, k):
+        column[j] = 0.0
+    column[i] = 1.0
+    _solve_transposed(factor[i:, i:], column[i:])
+    for j in range(i, k):
+        scaled = column[j] * z[int(flat[at[0] + j])]
+        total += scaled * (2.0 * sum_before + column[j] * of_z[j]) + column[j] * column[j]
+        sum_before += column[j] * of_z[j]
+    return -0.5 * total
+
+
+@kernel(ordered=True, counted=False)
+def n_kept(table: Any) -> Any:
+    """How many numbers `into_x` keeps for `pull_back`: five for each weight, and R."""
+    k = int(table[0, N_LATENTS])
+    return 5 * k + k * k
 
 
 @kernel(ordered=True, counted=False)
@@ -197,9 +215,9 @@ def places(header: Any) -> Any:
 
 
 @kernel(ordered=True)
-def _condition(flat: Any, at: Any, x: Any, vectors: Any, tied: Any, factor: Any) -> None:
+def _condition(flat: Any, at: Any, x: Any, vectors: Any, factor: Any) -> None:
     """Write e^(a + log f / 2), the shares of e^(-2 h) in s^-2, q, M^-1 q and the shares of weights in their
-    norm to `vectors` (5, K), A D A to `tied` (K, K), and R^T to the upper triangle of `factor` (K, K).
+    norm to `vectors` (5, K), and R^T to the upper triangle of `factor` (K, K).
     """
     k, p, first, limit, log_f = at[1] - at[0], at[5] - at[4], 0.0, 0.0, 0.0
     scale, share, pull, mean, in_norm = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
@@ -229,19 +247,18 @@ def _condition(flat: Any, at: Any, x: Any, vectors: Any, tied: Any, factor: Any)
             pull[i] -= flat[at[5] + i * p + q] * x[int(flat[at[4] + q])]
         pull[i] *= scale[i]
     for i in range(k):
-        for j in range(k):
-            tied[i, j] = mean[i] * mean[j] * flat[at[3] + i * k + j]
-            factor[i, j] = tied[i, j]
-        factor[i, i] += flat[at[1] + i]
-    for i in range(k):
-        row = factor[i]
-        pivot = np.sqrt(row[i])
         for j in range(i, k):
+            factor[i, j] = mean[i] * mean[j] * flat[at[3] + i * k + j]
+        factor[i, i] += flat[at[1] + i]
+    for i in range(k):  # loops over views that begin at 0 are fast ones
+        row = factor[i, i:]
+        pivot = np.sqrt(row[0])
+        for j in range(row.size):
             row[j] /= pivot
-        for m in range(i + 1, k):
-            below, entry = factor[m], row[m]
-            for j in range(m, k):
-                below[j] -= entry * row[j]
+        for m in range(1, row.size):
+            below, beside, entry = factor[i + m, i + m :], row[m:], row[m]
+            for j in range(below.size):
+                below[j] -= entry * beside[j]
     for i in range(k):
         mean[i] = pull[i]
     _solve_transposed(factor, mean)
@@ -307,22 +324,6 @@ def _solve_transposed(upper: Any, v: Any) -> None:
     """Replace `v` (K,) by the solution of R y = v, where `upper` (K, K) is R^T."""
     for i in range(v.size):
         v[i] /= upper[i, i]
-        row, here = upper[i], v[i]
-        for j in range(i + 1, v.size):
-            v[j] -= here * row[j]
-
-
-@kernel(ordered=True)
-def _solve_rows(upper: Any, matrix: Any) -> None:
-    """Replace `matrix` (K, K) by the solution of R^T Y = matrix, where `upper` (K, K) is R^T."""
-    k = len(matrix)
-    for back in range(k):
-        i = k - 1 - back
-        row = matrix[i]
-        for m in range(i + 1, k):
-            entry, below = upper[i, m], matrix[m]
-            for j in range(k):
-                row[j] -= entry * below[j]
-        pivot = upper[i, i]
-        for j in range(k):
-            row[j] /= pivot
+        row, below, here = upper[i, i + 1 :], v[i + 1 :], v[i]
+        for j in range(below.size):
+            below[j] -= here * row[j]
