@@ -69,10 +69,10 @@ class Weights(NamedTuple):
 
     def log_scales(self, theta: np.ndarray) -> tuple[np.ndarray, float]:
         """log s (K,), 0 for coefficients without a scale, and log f, at the heads `theta` (m,)."""
-        first = np.zeros(len(self.own))
+        first, heads = np.zeros(len(self.own)), self.heads
         shared = dict.fromkeys((ALL, LIMITS, ERROR), 0.0)
         for curve in self.curves:
-            value = float(curve.value(theta[np.searchsorted(self.heads, curve.head)]))
+            value = float(curve.value(theta[np.searchsorted(heads, curve.head)]))
             if curve.target < 0:
                 shared[curve.target] += value
             else:

@@ -93,15 +93,13 @@ def learn_field(
         if series is not None:
             evaluate, x, unit, coupling = density_in(series.rows), series.x, series.unit, None
         elif coupling is None:  # no groups
-            effects, more_yet = _look_along_axes(density_in, x, unit, variables)
-            taken += more_yet
-            if effects is None:
-                effects, more_yet = _look_for_weights(density_in, x, unit, variables)
+            for look in (_look_for_weights, _look_along_axes):
+                found, more_yet = look(density_in, x, unit, variables)
                 taken += more_yet
-            if effects is not None:
-                return effects, taken
-        look = x.size + 1 if coupling is None else 0
-        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + look - more)
+                if found is not None:
+                    return found, taken
+        neighbours = x.size + 1 if coupling is None else 0
+        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + neighbours - more)
         try:
             found = _learn(density, coupling, x / unit, variables, most_dense)
         except (
@@ -130,10 +128,11 @@ def _look_for_effects(
     density = ScaledDensity(density_in(no_transport()), unit)
     if not may_have_effects(density, x / unit, variables):
         return None, None, density.gradients
-    along_axes, taken = _look_along_axes(density_in, x, unit, variables)
-    density.gradients += taken
-    if along_axes is not None:
-        return along_axes, None, density.gradients
+    for look in (functools.partial(_look_for_weights, alone=True), _look_along_axes):
+        learned, taken = look(density_in, x, unit, variables)
+        density.gradients += taken
+        if learned is not None:
+            return learned, None, density.gradients
     found, coupling = _find_effects(density, density_in, x / unit, variables)
     return found, coupling, density.gradients
 
@@ -161,12 +160,17 @@ def _look_along_axes(
 
 
 def _look_for_weights(
-    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    *,
+    alone: bool = False,
 ) -> tuple[Learned | None, int]:
-    """The law of weights, if there is one, and the gradients that it took."""
+    """The law of weights, if there is one, and the gradients that it took; `alone` as in `find_weights`."""
     density = ScaledDensity(density_in(no_transport()), unit)
     try:
-        found = find_weights(density, density_in, x / unit, variables)
+        found = find_weights(density, density_in, x / unit, variables, alone=alone)
     except (np.linalg.LinAlgError, ValueError):  # after an overflow
         found = None
     return None if found is None else _without_directions(*found), density.gradients

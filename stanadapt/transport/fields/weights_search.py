@@ -28,6 +28,7 @@ from .scale_bends import MOST_TO_MODE, climb
 
 LEAST, MOST = 5, 48  # weights of a variable, and weights and coefficients of the law
 MOST_OTHERS = 200  # coordinates beside the weights
+_MANY = 16  # weights of one scale that this law costs too much for
 FEW = 10  # entries of a variable whose coefficients belong to the law
 # Along a head, in steps: the first three tell whether a function is a line. A step is a unit of the head, but
 # not less than `_STEP`: units of early draws are small, and log scales have a scale of their own.
@@ -57,13 +58,19 @@ class _Scales(NamedTuple):
 
 
 def find_weights(
-    density: ScaledDensity, density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, variables: np.ndarray
+    density: ScaledDensity,
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    variables: np.ndarray,
+    *,
+    alone: bool,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of a map with the law of weights, and the scales (d,) of all coordinates in it; None if there
-    are no weights.
+    are no weights, or if they have one scale and are so many that axes (rotation.py) are a cheaper law.
 
     `x` (d,) is in units, as `density` is; `density_in` gives the density in the coordinates of a map.
-    `variables` (d,) are the numbers of the variables that coordinates belong to.
+    `variables` (d,) are the numbers of the variables that coordinates belong to. If weights are to be
+    `alone`, there are none beside other variables that are large and not independent of them.
     """
     x, last = x * density.unit, False
     weights = _candidates(density, x, variables)
@@ -71,7 +78,7 @@ def find_weights(
         return None
     while True:
         law = _fit(density, x, weights, variables)
-        if law is None:
+        if law is None or (alone and len(law.coefficients)) or _has_axes(law):
             return None
         rows = weights_rows(law, 0)
         inner = ScaledDensity(density_in(rows), np.ones(x.size))
@@ -92,6 +99,13 @@ def find_weights(
     curves = [curve._replace(middle=float(middle[curve.head])) for curve in law.curves]
     bends, scale = judged
     return np.concatenate((weights_rows(law._replace(curves=curves), density.gradients), bends)), scale
+
+
+def _has_axes(law: Weights) -> bool:
+    """Whether there are many weights, all of one scale."""
+    many = np.count_nonzero(law.is_weight) > _MANY
+    one_scale = all(curve.target < 0 for curve in law.curves) and law.offsets[1].min() >= NO_LIMIT
+    return bool(many and one_scale)
 
 
 def _candidates(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> np.ndarray:
