@@ -8,29 +8,30 @@ normal, the negative Hessian of w is
 
     M = E + A D A,   A = diag(e^a),   a_k = log s_k + log f / 2,
 
-with the data's D, and with E = 1 for weights and 0 for the others, and the score at w = 0 is
-q = e^(a + log f / 2) (b - G g). So the law
+with the data's D and the prior's diagonal E, which is 1 for weights, and the score at w = 0 is
+q = h + e^(a + log f / 2) (b - G g), where h is the prior's, 0 for weights. So the law
 
     w = M^-1 q + R^-T z,   M = R R^T,
 
 makes z standard normal and independent of theta and g at all scales, so that heads have their law with the
 weights integrated out. Where the data are not normal, D and b are those at the mode.
 
-Log scales are sums of functions of one head each: h_k(theta) = o_k + sum of c_ki(theta_i), which are curves
+Log scales are sums of functions of one head each: u_k(theta) = o_k + sum of c_ki(theta_i), which are curves
 through points, and lines beyond these. There are two more forms. A scale may have an upper limit that is a
 parameter too, as the slab of a regularised horseshoe is (Piironen and Vehtari, 2017, Sparsity information and
-regularization in the horseshoe and other shrinkage priors): then s^-2 = e^(-2 h) + e^(-2 h'), with a second
-sum h'. Or squares of scales are shares of one variance, as in an R2-D2 prior (Zhang, Naughton, Bondell and
+regularization in the horseshoe and other shrinkage priors): then s^-2 = e^(-2 u) + e^(-2 u'), with a second
+sum u'. Or squares of scales are shares of one variance, as in an R2-D2 prior (Zhang, Naughton, Bondell and
 Reich, 2022, Bayesian regression using a prior on the model fit): then log(sum of pi_j e^(2 c_j)) / 2 is taken
-off all h_k, where c_k are the curves of weight k alone.
+off all u_k, where c_k are the curves of weight k alone.
 
 The law is triangular: weights depend on the other coordinates alone. So it goes last, and its rows are the
 first ones of a map. They are a header and rows that hold all numbers one after another, in the order of
 `places`. With K weights and other coefficients, C curves through P points, p coordinates g, these are
 
     own          (K,)               the coordinates w
-    is_weight    (K,)               the diagonal of E
-    offsets      (K,), (K,)         o of h and of h'; of h' `NO_LIMIT` where it is not there
+    is_weight    (K,)               1 for weights, else 0
+    prior        (K,), (K,)         the diagonal of E, and h
+    offsets      (K,), (K,)         o of u and of u'; of u' `NO_LIMIT` where it is not there
     norms        (K,)               pi, 0 for all where scales are not normalised
     D, b         (K, K), (K,)
     g, G         (p,), (K, p)
@@ -38,7 +39,7 @@ first ones of a map. They are a header and rows that hold all numbers one after 
     points       (P,), (P,), (P,)   places, values and slopes
     middle       (C,)               where the heads are, for a chain that comes from far out
 
-The target of a curve is a weight's number, or `ALL`, `LIMITS` or `ERROR`: the h or h' of all weights, or
+The target of a curve is a weight's number, or `ALL`, `LIMITS` or `ERROR`: the u or u' of all weights, or
 log f. weights_table.py writes and reads the rows, and fields/weights_search.py finds the law. The gradient of
 a factor is that of Murray (2016), Differentiation of the Cholesky decomposition, arXiv 1602.07527.
 """
@@ -134,10 +135,12 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
     by_scale, by_error = np.empty(k), 0.0
     for i in range(k):
         place = int(flat[at[0] + i])
-        by_scale[i] = -1.0 - x[place] * of_w[i]
-        if flat[at[1] + i] > 0.0:
-            by_scale[i] += 2.0 * by_pull[i] * mean[i] - 2.0 * _by_prior(flat, at, i, factor, z, of_z, column)
-        by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i])
+        prior, from_prior = flat[at[1] + k + i], by_pull[i] * flat[at[1] + 2 * k + i]
+        by_scale[i] = -1.0 - x[place] * of_w[i] - from_prior
+        if prior > 0.0:
+            by_prior = _by_prior(flat, at, i, factor, z, of_z, column)
+            by_scale[i] += 2.0 * prior * (by_pull[i] * mean[i] - by_prior)
+        by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i] - from_prior)
     p = at[5] - at[4]
     for q in range(p):
         total = 0.0
@@ -166,7 +169,7 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
 
 @kernel(ordered=True)
 def _by_prior(flat: Any, at: Any, i: Any, factor: Any, z: Any, of_z: Any, column: Any) -> Any:
-    """The derivative in M_ii of a weight, by R alone: column i of R^-1 to the left and right of that in
+    """The derivative in M_ii by R alone: column i of R^-1 to the left and right of that in
     R^-1 dM R^-T, which is -(z_p s_q + delta_pq) / 2 for p >= q, and symmetric.
     """
     k, total, sum_before = len(factor), 0.0, 0.0
@@ -193,7 +196,7 @@ def places(header: Any) -> Any:
     """Where the arrays begin among the numbers of the rows, and where they end."""
     k, p, curves = int(header[N_LATENTS]), int(header[N_COEFFICIENTS]), int(header[N_CURVES])
     points = int(header[N_POINTS])
-    of_data = COLUMNS + 5 * k
+    of_data = COLUMNS + 7 * k
     coefficients = of_data + k * k + k
     heads = coefficients + p + k * p
     at = heads + 3 * curves
@@ -201,7 +204,7 @@ def places(header: Any) -> Any:
     return (
         COLUMNS,
         COLUMNS + k,
-        COLUMNS + 2 * k,
+        COLUMNS + 4 * k,
         of_data,
         coefficients,
         coefficients + p,
@@ -216,7 +219,7 @@ def places(header: Any) -> Any:
 
 @kernel(ordered=True)
 def _condition(flat: Any, at: Any, x: Any, vectors: Any, factor: Any) -> None:
-    """Write e^(a + log f / 2), the shares of e^(-2 h) in s^-2, q, M^-1 q and the shares of weights in their
+    """Write e^(a + log f / 2), the shares of e^(-2 u) in s^-2, q, M^-1 q and the shares of weights in their
     norm to `vectors` (5, K), and R^T to the upper triangle of `factor` (K, K).
     """
     k, p, first, limit, log_f = at[1] - at[0], at[5] - at[4], 0.0, 0.0, 0.0
@@ -237,19 +240,19 @@ def _condition(flat: Any, at: Any, x: Any, vectors: Any, factor: Any) -> None:
     for i in range(k):
         a = 0.5 * log_f
         if flat[at[1] + i] > 0.0:
-            h, its_limit = mean[i] + first + flat[at[2] + i], limit + flat[at[2] + k + i]
-            a += min(h, its_limit) - 0.5 * np.log1p(np.exp(-2.0 * abs(h - its_limit)))
-            share[i] = 1.0 / (1.0 + np.exp(2.0 * (h - its_limit)))
+            u, its_limit = mean[i] + first + flat[at[2] + i], limit + flat[at[2] + k + i]
+            a += min(u, its_limit) - 0.5 * np.log1p(np.exp(-2.0 * abs(u - its_limit)))
+            share[i] = 1.0 / (1.0 + np.exp(2.0 * (u - its_limit)))
         mean[i] = np.exp(a)
         scale[i] = mean[i] * np.exp(0.5 * log_f)
         pull[i] = flat[at[3] + k * k + i]
         for q in range(p):
             pull[i] -= flat[at[5] + i * p + q] * x[int(flat[at[4] + q])]
-        pull[i] *= scale[i]
+        pull[i] = pull[i] * scale[i] + flat[at[1] + 2 * k + i]
     for i in range(k):
         for j in range(i, k):
             factor[i, j] = mean[i] * mean[j] * flat[at[3] + i * k + j]
-        factor[i, i] += flat[at[1] + i]
+        factor[i, i] += flat[at[1] + k + i]
     for i in range(k):  # loops over views that begin at 0 are fast ones
         row = factor[i, i:]
         pivot = np.sqrt(row[0])

@@ -54,7 +54,8 @@ class Weights(NamedTuple):
 
     own: np.ndarray  # (K,)
     is_weight: np.ndarray  # (K,)
-    offsets: np.ndarray  # (2, K) o of h and of h'
+    prior: np.ndarray  # (2, K) E and h
+    offsets: np.ndarray  # (2, K) o of u and of u'
     norms: np.ndarray  # (K,) pi
     precision: np.ndarray  # (K, K) D
     pulls: np.ndarray  # (K,) b
@@ -87,15 +88,15 @@ class Weights(NamedTuple):
         """The log standard deviations (K,) of the coordinates w given the heads `theta` (m,)."""
         log_scales, log_f = self.log_scales(theta)
         a = np.exp(log_scales + 0.5 * log_f)
-        matrix = np.diag(self.is_weight.astype(float)) + a[:, None] * self.precision * a
+        matrix = np.diag(self.prior[0]) + a[:, None] * self.precision * a
         return np.asarray(0.5 * np.log(np.diag(np.linalg.inv(matrix))))
 
 
 def weights_rows(law: Weights, gradients: int) -> np.ndarray:
     """The rows of a map that hold the law; `gradients` is the number that learning it took."""
     begins = np.cumsum([0, *(len(curve.at) for curve in law.curves)])
-    numbers: list[Any] = [law.own, law.is_weight, law.offsets, law.norms, law.precision, law.pulls]
-    numbers += [law.coefficients, law.slopes]
+    numbers: list[Any] = [law.own, law.is_weight, law.prior, law.offsets, law.norms]
+    numbers += [law.precision, law.pulls, law.coefficients, law.slopes]
     numbers += [[curve.head for curve in law.curves], [curve.target for curve in law.curves], begins[:-1]]
     numbers += [np.concatenate([curve[part] for curve in law.curves]) for part in (2, 3, 4)]
     numbers += [[curve.middle for curve in law.curves]]
@@ -131,7 +132,8 @@ def weights_of(rows: np.ndarray) -> Weights:
     ]
     return Weights(
         own=own.astype(np.int64),
-        is_weight=is_weight > 0.0,
+        is_weight=is_weight[:k] > 0.0,
+        prior=is_weight[k:].reshape(2, k),
         offsets=offsets[: 2 * k].reshape(2, k),
         norms=offsets[2 * k :],
         precision=of_data[: k * k].reshape(k, k),
@@ -155,10 +157,10 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if not are_coordinates(begins, int(counts[2])) or begins[0] != 0.0 or np.any(np.diff(begins) < 1.0):
         return False
     targets = flat[at[7] : at[8]]
-    if not (are_coordinates(targets, k, int(ERROR)) and np.isin(flat[at[1] : at[2]], (0.0, 1.0)).all()):
+    if not (are_coordinates(targets, k, int(ERROR)) and np.isin(flat[at[1] : at[1] + k], (0.0, 1.0)).all()):
         return False
     law = weights_of(rows)
-    if law.norms.min() < 0.0 or np.any(law.norms[~law.is_weight] > 0.0):
+    if law.norms.min() < 0.0 or law.prior[0].min() < 0.0 or np.any(law.norms[~law.is_weight] > 0.0):
         return False
     if not all(np.all(np.diff(curve.at) > 0.0) for curve in law.curves):
         return False

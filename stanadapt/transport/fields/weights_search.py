@@ -30,14 +30,16 @@ LEAST, MOST = 5, 48  # weights of a variable, and weights and coefficients of th
 MOST_OTHERS = 200  # coordinates beside the weights
 _MANY = 16  # weights of one scale that this law costs too much for
 FEW = 10  # entries of a variable whose coefficients belong to the law
-# Along a head, in steps: the first three tell whether a function is a line. A step is a unit of the head, but
-# not less than `_STEP`: units of early draws are small, and log scales have a scale of their own.
-_STEP = 0.4
+# Along a head, in steps: the first three tell whether a function is a line. A step is a unit of the head
+# within these limits: units of early draws are small, and log scales have a scale of their own.
+_STEPS_OF_HEADS = 0.4, 0.6
 _ENDS = np.array([-3.0, 1.0, 4.0])
 _GRID = np.array([-8.0, -5.5, -4.0, -3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0, 4.0, 5.5, 8.0])
 _SAME = 1e-5  # change of a log scale that is none
 _STRAIGHT = 1e-4  # share of the largest value by which a line may be off
 _FEWEST = 4  # points of a curve
+_MOVE = 0.7  # of a head, to tell the prior of coefficients from data
+_CLOSE = 1e-3  # of points whose difference is a slope, in steps
 _WRONG = 1e-3  # share of a product with the Hessian that a law may leave
 _OFF = 0.05  # of log scales where several heads have moved, at most
 _JOINT, _REACH = 8, 2.0  # such points, and how far heads move, in steps
@@ -150,7 +152,7 @@ class _WeightSpace:
         self.density, self.weights = density, weights
         self.x = x.copy()
         self.x[weights] = 0.0
-        self.unit, self.step = density.unit, np.maximum(density.unit, _STEP)
+        self.unit, self.step = density.unit, np.clip(density.unit, *_STEPS_OF_HEADS)
         self.score = self._scores(self.x[None])[0]
         block = blocks_at(density, weights[None], self.x)[0]
         self.data = block - np.eye(len(weights))
@@ -227,31 +229,30 @@ class _WeightSpace:
         moves = rng.uniform(-_REACH, _REACH, (_JOINT, len(heads)))
         joint[:, [*heads]] += moves * self.step[[*heads]]
         truth = self.changes(joint, with_error=any(one[1] != 0.0 for one in heads.values()))
-        for form in (_sums, _limited, _normalised):
-            found = form(along, self.x)
-            if found is not None and _is_close(found, joint, truth, np.diag(self.data)):
-                return found
-        return None
+        found = [form(along, self.x) for form in (_sums, _limited, _normalised)]
+        off = [_error(one, joint, truth, np.diag(self.data)) for one in found]
+        return found[int(np.argmin(off))] if min(off) < _OFF else None
 
     def _along(self, head: int, change: np.ndarray, log_f: float) -> _Along | None:
         """Log scales and log f along a head; `change` and `log_f` are those of one unit."""
         with_error = abs(log_f) > _SAME
-        at, values = self._points(head, _ENDS, with_error)
-        if len(at) == len(_ENDS) and (line := _line(at, values)) is not None:
+        away, values = self._points(head, _ENDS, with_error)
+        if np.isfinite(values).all() and (line := _line(away, values)) is not None:
             return _Along(head, np.zeros(1), np.zeros((1, len(line))), line[None])
-        at, values = self._points(head, _GRID, with_error)
-        if len(at) < _FEWEST:
+        away, values = self._points(head, _GRID, with_error)
+        (_, below), (_, above) = (self._points(head, _GRID + side * _CLOSE, with_error) for side in (-1, 1))
+        slopes = (above - below) / (2.0 * _CLOSE * self.step[head])
+        known = np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1)
+        if np.count_nonzero(known) < _FEWEST:
             return None
-        return _Along(head, at, values, np.gradient(values, at, axis=0, edge_order=2))
+        return _Along(head, away[known], values[known], slopes[known])
 
     def _points(self, head: int, moves: np.ndarray, with_error: bool) -> tuple[np.ndarray, np.ndarray]:
-        """How far (n,) a head has moved, and log scales and log f (n, K + 1) there, where these are known."""
+        """How far (n,) a head has moved, and log scales and log f (n, K + 1) there, NaN where not known."""
         points = np.tile(self.x, (len(moves), 1))
         points[:, head] += moves * self.step[head]
         change, log_f = self.changes(points, with_error=with_error)
-        values = np.column_stack((change, log_f))
-        known = np.isfinite(values).all(axis=1)
-        return moves[known] * self.step[head], values[known]
+        return moves * self.step[head], np.column_stack((change, log_f))
 
 
 def _line(away: np.ndarray, values: np.ndarray) -> np.ndarray | None:
@@ -391,32 +392,37 @@ def _both_products(one: _Along, shares: np.ndarray) -> _Along | None:
     design = shares * np.exp(2.0 * one.values[:, :k, None])
     parts = np.array([np.linalg.lstsq(rows, np.ones(k))[0] for rows in design])
     left = np.einsum("nkp,np->nk", design, parts) - 1.0
-    if not (np.abs(left).max() < _WRONG and parts.min() > 0.0):
+    if not (np.abs(left).max() < _OFF and parts.min() > 0.0):
         return None
     values = np.column_stack((-0.5 * np.log(parts), one.values[:, k]))
-    return one._replace(values=values, slopes=np.gradient(values, one.away, axis=0, edge_order=2))
+    # Slopes of log scales are means of those of both limits, with the shares of these as weights.
+    both = shares * parts[:, None, :] * np.exp(2.0 * one.values[:, :k, None])
+    slopes = np.array([np.linalg.lstsq(rows, s)[0] for rows, s in zip(both, one.slopes[:, :k], strict=True)])
+    return one._replace(values=values, slopes=np.column_stack((slopes, one.slopes[:, k])))
 
 
-def _is_close(
-    found: _Scales, points: np.ndarray, truth: tuple[np.ndarray, np.ndarray], data: np.ndarray
-) -> bool:
-    """Whether scales and errors are as they were seen at points (n, d), where these are known.
+def _error(
+    found: _Scales | None, points: np.ndarray, truth: tuple[np.ndarray, np.ndarray], data: np.ndarray
+) -> float:
+    """The largest error of log scales and log f at points (n, d), where these are known.
 
     Scales so small that the `data` (K,), the precision of weights at `x`, tell nothing count for less.
     """
     change, log_f = truth
+    known = np.isfinite(change).all(axis=1) & np.isfinite(log_f)
+    if found is None or np.count_nonzero(known) < len(points) // 2:
+        return np.inf
     k = found.offsets.shape[1]
     own, nothing = np.arange(k), np.zeros(0)
-    law = Weights(own, own >= 0, *found[:2], np.zeros((k, k)), nothing, own[:0], nothing, found.curves)
-    known = np.isfinite(change).all(axis=1) & np.isfinite(log_f)
-    if np.count_nonzero(known) < len(points) // 2:
-        return False
+    law = Weights(
+        own, own >= 0, np.zeros((2, k)), *found[:2], np.zeros((k, k)), nothing, own[:0], nothing, found.curves
+    )
+    off = 0.0
     for point, c, log_value in zip(points[known], change[known], log_f[known], strict=True):
         told, error = law.log_scales(point[law.heads])
         size = data * np.exp(2.0 * c + log_value)
-        if not max((np.abs(told - c) * size / (1.0 + size)).max(), abs(error - log_value)) < _OFF:
-            return False
-    return True
+        off = max(off, float((np.abs(told - c) * size / (1.0 + size)).max()), abs(error - log_value))
+    return off
 
 
 def _around_the_mode(
@@ -424,8 +430,10 @@ def _around_the_mode(
 ) -> Weights | None:
     """The law with the data's precision at the mode of the coordinates `own` (K,), given all else."""
     x, unit, k = x.copy(), density.unit, len(own)
-    is_weight = np.arange(k) < n_weights
-    prior = np.diag(is_weight.astype(float))
+    is_weight, of_prior = np.arange(k) < n_weights, _prior(density, x, own, n_weights, scales)
+    if of_prior is None:
+        return None
+    prior = np.diag(of_prior[0])
     for _ in range(_STEPS):
         matrix = blocks_at(density, own[None], x)[0]
         logp, score = density(x / unit)
@@ -454,7 +462,43 @@ def _around_the_mode(
         slopes = (columns / unit / unit[given][:, None])[:, own].T
         if not np.isfinite(slopes).all():
             return None
-    pulls = score + (prior + data) @ x[own] + slopes @ x[given]
+    pulls = score + (prior + data) @ x[own] - of_prior[1] + slopes @ x[given]
     offsets, norms = _without_limits(k), np.zeros(k)
     offsets[:, :n_weights], norms[:n_weights] = scales.offsets, scales.norms
-    return Weights(own, is_weight, offsets, norms, data, pulls, given, slopes, scales.curves)
+    return Weights(own, is_weight, of_prior, offsets, norms, data, pulls, given, slopes, scales.curves)
+
+
+def _prior(
+    density: ScaledDensity, x: np.ndarray, own: np.ndarray, n_weights: int, scales: _Scales
+) -> np.ndarray | None:
+    """E and h (2, K): the precision and the score of the prior, at 0, of weights and coefficients.
+
+    Those of coefficients are told by what does not change with log f. Where nothing changes it, they are 0,
+    and count as data.
+    """
+    found, k = np.zeros((2, len(own))), len(own)
+    found[0, :n_weights] = 1.0
+    curve = next((one for one in scales.curves if one.target == ERROR), None)
+    if curve is None or n_weights == k:
+        return found
+    points = np.tile(x, (2, 1))
+    points[:, own] = 0.0
+    points[1, curve.head] += _MOVE
+    here, there = curve.value(points[:, curve.head])
+    ratio = np.exp(there - here) - 1.0
+    logp, scores = density.at_all(points / density.unit)
+    scores = (scores / density.unit)[:, own[n_weights:]]
+    coefficients = own[n_weights:]
+    diagonals = np.array(
+        [
+            np.diag(density.curvatures(point / density.unit, axes(x.size, coefficients))[:, coefficients])
+            for point in points
+        ]
+    )
+    diagonals /= np.square(density.unit[coefficients])
+    if not (np.isfinite(logp).all() and np.isfinite(diagonals).all()):
+        return None
+    changes = np.array([np.diff(diagonals, axis=0)[0], np.diff(scores, axis=0)[0]]) / ratio
+    found[:, n_weights:] = np.array([diagonals[0], scores[0]]) - changes
+    found[0] = np.maximum(found[0], 0.0)
+    return found

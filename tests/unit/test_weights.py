@@ -1,0 +1,232 @@
+"""Weights with scales that are functions of parameters: the map, its rows, and which programs have them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from test_correlated_effects import ProgramDensity, find
+
+from densities import in_maps
+from shrinkage import data_of, program_of
+from stanadapt.plots.field_plot import _log_scales
+from stanadapt.transport import composition
+from stanadapt.transport.field_table import (
+    describe,
+    has_weights,
+    latents_and_heads,
+    middle_of_field,
+    moved_by,
+    split,
+)
+from stanadapt.transport.map_table import N_CURVES, N_LATENTS, N_POINTS, ROWS
+from stanadapt.transport.weights import ALL, ERROR, LIMITS, NO_LIMIT
+from stanadapt.transport.weights_table import Curve, Weights, weights_of, weights_rows
+
+D = 12
+
+
+def some_law(limited: bool = True, normalised: bool = True) -> Weights:
+    """Four weights and a coefficient among 12 coordinates, with curves of all kinds."""
+    rng, k = np.random.default_rng(1), 5
+    is_weight = np.array([True, True, True, False, True])
+    columns = rng.normal(size=(20, k))
+
+    def curve(head: int, target: float, points: int) -> Curve:
+        at = np.sort(rng.normal(size=points))
+        return Curve(head, int(target), at, *(0.5 * rng.normal(size=(2, points))), float(rng.normal()))
+
+    return Weights(
+        own=np.array([3, 1, 7, 8, 10]),
+        is_weight=is_weight,
+        prior=np.array([np.where(is_weight, 1.0, 0.2), np.where(is_weight, 0.0, -0.7)]),
+        offsets=np.array([0.3 * rng.normal(size=k), 0.3 * rng.normal(size=k) if limited else [NO_LIMIT] * k]),
+        norms=np.where(is_weight, 0.25, 0.0) * normalised,
+        precision=columns.T @ columns,
+        pulls=rng.normal(size=k),
+        coefficients=np.array([6, 9]),
+        slopes=rng.normal(size=(k, 2)),
+        curves=[
+            curve(0, ALL, 4),
+            curve(0, 2, 3),
+            curve(2, ERROR, 1),
+            curve(4, LIMITS, 2),
+            curve(5, 0, 5),
+            curve(0, ERROR, 2),
+            curve(5, ALL, 2),
+        ],
+    )
+
+
+@pytest.mark.parametrize(("limited", "normalised"), [*itertools.product([True, False], repeat=2)])
+def test_the_map_has_an_inverse_a_determinant_and_derivatives(limited: bool, normalised: bool) -> None:
+    rows, rng, step = weights_rows(some_law(limited, normalised), 7), np.random.default_rng(2), 1e-6
+    assert composition.is_map(rows, D)
+    for _ in range(3):
+        z, x, back = rng.normal(size=D), np.empty(D), np.empty(D)
+        log_det = composition.into_x(rows, z, x)
+        composition.into_z(rows, x, back)
+        np.testing.assert_allclose(back, z, rtol=1e-9, atol=1e-10)
+        ends = np.empty((2, D, D))
+        dets = np.empty((2, D))
+        for side, sign in enumerate((-1.0, 1.0)):
+            for i, axis in enumerate(np.eye(D)):
+                dets[side, i] = composition.into_x(rows, z + sign * step * axis, ends[side, i])
+        jacobian, slope = (ends[1] - ends[0]).T / (2 * step), (dets[1] - dets[0]) / (2 * step)
+        np.testing.assert_allclose(np.linalg.slogdet(jacobian)[1], log_det, atol=1e-6)
+        score = rng.normal(size=D)
+        found, kept = score.copy(), np.empty(composition.n_kept(rows, D))
+        composition.pull_back(rows, z, x, found)
+        np.testing.assert_allclose(found, jacobian.T @ score + slope, atol=1e-6)
+        np.testing.assert_allclose(composition.score_in_x(rows, z, x, found), score, atol=1e-10)
+        composition.into_x_keeping(rows, z, back, kept)
+        again = score.copy()
+        composition.pull_back_kept(rows, z, back, again, kept)
+        np.testing.assert_array_equal(again, found)
+
+
+def test_rows_hold_all_numbers() -> None:
+    law = some_law()
+    rows = weights_rows(law, 7)
+    field, others = split(np.concatenate((rows, np.zeros((1, rows.shape[1])))))
+    assert len(field) == len(rows)
+    assert len(others) == 1
+    assert has_weights(rows)
+    found = weights_of(rows)
+    for one, other in zip(found[:-1], law[:-1], strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(found.curves, law.curves, strict=True):
+        for number, same in zip(one, other, strict=True):
+            np.testing.assert_array_equal(number, same)
+    own, heads = latents_and_heads(rows)
+    np.testing.assert_array_equal(own, law.own)
+    np.testing.assert_array_equal(heads, [0, 2, 4, 5])
+    np.testing.assert_array_equal(moved_by(rows), np.sort(law.own))
+    assert middle_of_field(rows, D)[2] == law.curves[2].middle
+    told = describe(rows, D)
+    np.testing.assert_array_equal(told["field_weights"][law.own], [1, 1, 1, 2, 1])
+    np.testing.assert_array_equal(told["field_entries"][law.own], 4)
+    assert told["field_gradients"] == 7
+
+
+def test_deviations_are_those_of_the_map() -> None:
+    """What a picture shows, from Python's reading of the curves, is what kernels make of z."""
+    law = some_law()
+    rows, rng = weights_rows(law, 7), np.random.default_rng(3)
+    for _ in range(3):
+        z, x = rng.normal(size=D), np.empty(D)
+        composition.into_x(rows, z, x)
+        moved = np.empty((len(law.own), len(law.own)))
+        for row, k in enumerate(law.own):
+            there, ahead = z.copy(), np.empty(D)
+            there[k] += 1.0  # the map is linear in these
+            composition.into_x(rows, there, ahead)
+            moved[row] = (ahead - x)[law.own]
+        told = _log_scales(law, z[law.heads])
+        np.testing.assert_allclose(told, 0.5 * np.log(np.square(moved).sum(axis=0)), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {N_LATENTS: 6.0},
+        {N_LATENTS: 0.0},
+        {N_CURVES: 8.0},
+        {N_CURVES: np.nan},
+        {N_POINTS: 400.0},
+        {ROWS: 3.0},
+    ],
+)
+def test_headers_from_a_file_that_hold_no_law_are_refused(change: dict[int, float]) -> None:
+    rows = weights_rows(some_law(), 7)
+    for column, value in change.items():
+        rows[0, column] = value
+    assert not composition.is_map(rows, D)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"own": np.array([3, 1, 7, 8, 3])},
+        {"own": np.array([3, 1, 7, 8, D])},
+        {"own": np.array([3, 1, 7, 8, 0])},
+        {"coefficients": np.array([6, 3])},
+        {"precision": -np.eye(5)},
+        {"precision": np.full((5, 5), np.nan)},
+        {"norms": np.full(5, -0.1)},
+        {"prior": np.full((2, 5), -0.1)},
+        {"norms": np.full(5, 0.2)},
+        {"is_weight": np.array([1.0, 1.0, 0.5, 0.0, 1.0])},
+        {"curves": [Curve(0, 5, np.zeros(1), np.zeros(1), np.ones(1), 0.0)]},
+        {"curves": [Curve(0, -4, np.zeros(1), np.zeros(1), np.ones(1), 0.0)]},
+        {"curves": [Curve(0, 3, np.zeros(1), np.zeros(1), np.ones(1), 0.0)]},
+        {"curves": [Curve(D, 0, np.zeros(1), np.zeros(1), np.ones(1), 0.0)]},
+        {"curves": [Curve(0, 0, np.zeros(2), np.zeros(2), np.ones(2), 0.0)]},
+    ],
+)
+def test_numbers_from_a_file_that_are_no_law_are_refused(wrong: dict[str, Any]) -> None:
+    law = some_law()
+    assert composition.is_map(weights_rows(law, 7), D)
+    assert not composition.is_map(weights_rows(law._replace(**wrong), 7), D)
+
+
+@pytest.mark.parametrize("form", ["horseshoe", "shares", "process"])
+def test_weights_are_standard_normal_where_data_are_normal(form: str) -> None:
+    """Their scales are known far from where the search began: with limits, as shares, and as curves."""
+    data = data_of(form, 50, 8)
+    rows, gradients, names = find(program_of(form), data)
+    law = weights_of(rows)
+    assert [names[i] for i in law.own] == [*(f"z.{k + 1}" for k in range(8)), "a"]
+    np.testing.assert_array_equal(law.is_weight, np.arange(9) < 8)
+    np.testing.assert_allclose(law.prior, [[*[1.0] * 8, 1.0 / 9.0], np.full(9, 0.0)], atol=1e-4)
+    expected = {
+        "horseshoe": {"lam", "tau", "c2", "sigma"},
+        "shares": {"phi", "R2", "sigma"},
+        "process": {"alpha", "rho", "sigma"},
+    }
+    assert {names[i].partition(".")[0] for i in law.heads} == expected[form]
+    assert gradients < 1_500
+    assert (law.offsets[1, :8] < NO_LIMIT).all() == (form == "horseshoe")
+    assert law.norms.any() == (form == "shares")
+    density = in_maps(ProgramDensity(program_of(form), data))(rows)
+    rng = np.random.default_rng(5)
+    others = np.setdiff1d(np.arange(len(names)), law.own)
+    for _ in range(4):
+        z, score = rng.normal(size=len(names)), np.empty(len(names))
+        z[others] *= 0.8
+        assert np.isfinite(density(z, score))
+        assert np.abs(score + z)[law.own].max() < (0.1 if form == "process" else 0.01)
+
+
+def test_counts_have_the_law_at_the_mode() -> None:
+    data = data_of("process", 50, 8)
+    rng = np.random.default_rng(8)
+    data["y"] = rng.poisson(np.exp(1.0 + 0.5 * data["X"][:, 0])).tolist()
+    rows, _, names = find(program_of("process", "poisson"), data)
+    law = weights_of(rows)
+    assert {names[i] for i in law.heads} == {"alpha", "rho"}
+    assert not [curve for curve in law.curves if curve.target == ERROR]
+    density = in_maps(ProgramDensity(program_of("process", "poisson"), data))(rows)
+    z, off = np.zeros(len(names)), []
+    for _ in range(4):
+        z[law.own], score = rng.normal(size=9), np.empty(len(names))
+        density(z, score)
+        off.append(np.sqrt(np.mean(np.square(score + z)[law.own])))
+    assert np.median(off) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("z ~ std_normal()", "z ~ student_t(3, 0, 1)"),  # not normal
+        ("z ~ std_normal()", "z ~ normal(0, tau)"),  # scales twice
+        ("X * (s .* z)", "X * (s .* square(z))"),  # not linear
+    ],
+)
+def test_programs_of_another_form_have_none(old: str, new: str) -> None:
+    program = program_of("horseshoe")
+    assert old in program
+    rows, _, _ = find(program.replace(old, new), data_of("horseshoe", 50, 8))
+    assert not has_weights(rows)
