@@ -100,6 +100,18 @@ def test_effects_that_the_data_tie_are_told_beside_groups() -> None:
     assert text == f"{both}, with scales and correlations mu, tau"
 
 
+def test_weights_are_told_beside_coefficients() -> None:
+    weights = np.array([1, 1, 1, 0, 0, 0, 2, 0])
+    text = coordinates_text([field([1, 1, 1, 2, 2, 2, 1, 2]) | {"field_weights": weights}], NAMES)
+    beside = "3 theta: weights, beside the coefficients mu"
+    assert (
+        text == f"{beside}, with scales and errors that depend on lambda.1, lambda.2, lambda.3 and 1 others"
+    )
+    weights = np.array([1, 1, 1, 0, 0, 0, 0, 0])
+    text = coordinates_text([field([1, 1, 1, 0, 0, 0, 2, 2]) | {"field_weights": weights}], NAMES)
+    assert text == "3 theta: weights, with scales and errors that depend on mu, tau"
+
+
 def test_a_field_without_heads_and_beside_a_bend() -> None:
     text = coordinates_text(
         [field([1, 1, 1, 0, 0, 0, 0, 0]) | {"bend": chain([], [], {7: -1.0})["bend"]}], NAMES

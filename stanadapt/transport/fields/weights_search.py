@@ -40,7 +40,7 @@ _STRAIGHT = 1e-4  # share of the largest value by which a line may be off
 _FEWEST = 4  # points of a curve
 _MOVE = 0.7  # of a head, to tell the prior of coefficients from data
 _CLOSE = 1e-3  # of points whose difference is a slope, in steps
-_WRONG = 1e-3  # share of a product with the Hessian that a law may leave
+_WRONG = 1e-4  # share of a product with the Hessian that a law may leave
 _OFF = 0.05  # of log scales where several heads have moved, at most
 _JOINT, _REACH = 8, 2.0  # such points, and how far heads move, in steps
 _MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
@@ -189,8 +189,9 @@ class _WeightSpace:
         scales = np.exp(change)  # s f, so that the data's part is this, less a factor f
         parts = scales * (scales * self._probe @ self.data)
         f = np.square(parts).sum(axis=1) / (parts * products).sum(axis=1)
-        left = np.linalg.norm(products - parts / f[:, None], axis=1)
-        holds = (f > 0.0) & (left < _WRONG * np.linalg.norm(products, axis=1))
+        size = np.abs(self._probe)  # so that a weight with much larger data than the others hides none of them
+        left = np.linalg.norm((products - parts / f[:, None]) * size, axis=1)
+        holds = (f > 0.0) & (left < _WRONG * np.linalg.norm(products * size, axis=1))
         log_f = np.log(np.where(holds, f, np.nan))
         return change - log_f[:, None], log_f
 
