@@ -337,7 +337,7 @@ def test_effects_of_one_scale_that_the_data_tie_are_turned(program: str, k: int)
     assert set(law.own.ravel()) == set(own)
     products = axes.T @ data["Z"].T @ data["Z"] @ axes
     np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-4 * products.max())
-    assert gradients < 250
+    assert gradients < 600
     density = in_maps(ProgramDensity(program, data))(rows)
     rng, others = np.random.default_rng(5), np.setdiff1d(np.arange(len(names)), own)
     for _ in range(3):

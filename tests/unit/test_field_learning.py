@@ -325,8 +325,9 @@ def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytes
     monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 100)
     found, spent = learn_field(in_maps(Walk(DATA)), START, UNIT, variables)
     assert found is None
-    # One tells that there is a density, three that there may be effects, two that none are tied to all.
-    assert spent == 100 + T + 2 + 1 + 3 + 2 < gradients
+    # One tells that there is a density, three that there may be effects, two that none are tied to all, and
+    # three that there are no weights.
+    assert spent == 100 + T + 2 + 1 + 3 + 2 + 3 < gradients
 
 
 def test_a_design_does_not_grow_until_all_gradients_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:

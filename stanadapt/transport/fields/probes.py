@@ -87,7 +87,8 @@ class ScaledDensity:
         at_all, n = getattr(self._evaluate, "at_all", None), len(points)
         if at_all is None or self.gradients + n > self._most:
             each = [self(point) for point in points]
-            return np.array([logp for logp, _ in each]), np.array([score for _, score in each])
+            scores = np.array([score for _, score in each]).reshape(points.shape)
+            return np.array([logp for logp, _ in each]), scores
         self.gradients += n
         scores = np.empty_like(points)
         found: np.ndarray = at_all(points * self.unit, scores)

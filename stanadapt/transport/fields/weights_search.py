@@ -23,11 +23,15 @@ from ..weights import ALL, ERROR, LIMITS, NO_LIMIT
 from ..weights_table import Curve, Weights, weights_rows
 from .effects_fit import blocks_at
 from .effects_search import POWERS, judge_law
-from .probes import Evaluate, ScaledDensity, axes
+from .probes import Evaluate, ScaledDensity, axes, two_columns
 from .scale_bends import MOST_TO_MODE, climb
 
 LEAST, MOST = 5, 48  # weights of a variable, and weights and coefficients of the law
 MOST_OTHERS = 200  # coordinates beside the weights
+_LEAST_ENTRY, _NEIGHBOURS = 1e-7, 3  # of a column, beside its diagonal; those of a series, with its own
+# Weights are tied if so many entries of D, as correlations, are not 0. Of weights with smaller scales than
+# this share of the largest, differences tell none.
+_TIED, _CORRELATED, _SEEN = 0.3, 1e-4, 1e-3
 _MANY = 16  # weights of one scale that this law costs too much for
 FEW = 10  # entries of a variable whose coefficients belong to the law
 # Along a head, in steps: the first three tell whether a function is a line. A step is a unit of the head
@@ -74,14 +78,15 @@ def find_weights(
     `variables` (d,) are the numbers of the variables that coordinates belong to. If weights are to be
     `alone`, there are none beside other variables that are large and not independent of them.
     """
-    x, last = x * density.unit, False
-    weights = _candidates(density, x, variables)
-    if not len(weights):
-        return None
-    while True:
+    x = x * density.unit
+    for weights in _candidates(density, x, variables):
         law = _fit(density, x, weights, variables)
-        if law is None or (alone and len(law.coefficients)) or _has_axes(law):
-            return None
+        if law is not None:
+            break
+    else:
+        return None
+    last = False
+    while not ((alone and len(law.coefficients)) or _has_axes(law)):
         rows = weights_rows(law, 0)
         inner = ScaledDensity(density_in(rows), np.ones(x.size))
         others = np.setdiff1d(np.arange(x.size), law.own)
@@ -89,10 +94,22 @@ def find_weights(
         z[law.own] = 0.0
         middle, top = climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
         if last or not np.abs((middle - z) / density.unit)[law.heads].max() > _FAR:
-            break
+            return _judge(density, inner, middle, top, law)
         density.gradients += inner.gradients
-        last = True  # once more, where the heads are
         into_x(rows, middle, x)
+        again, last = _fit(density, x, weights, variables), True  # once more, where the heads are
+        if again is None:
+            return None
+        law = again
+    return None
+
+
+def _judge(
+    density: ScaledDensity, inner: ScaledDensity, middle: np.ndarray, top: float, law: Weights
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The rows of the law, with bends of heads that all weights have in common, and the scales (d,) of all
+    coordinates, if the law makes weights standard normal; the other arguments are those of `judge_law`.
+    """
     shared = sorted({curve.head for curve in law.curves if curve.target in (ALL, LIMITS)})
     judged = judge_law(density, inner, middle, top, law.own, shared)
     density.gradients += inner.gradients
@@ -110,23 +127,43 @@ def _has_axes(law: Weights) -> bool:
     return bool(many and one_scale)
 
 
-def _candidates(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> np.ndarray:
-    """The coordinates of all variables with a standard normal prior that the data tie, at `x` (d,)."""
-    counts, found = np.bincount(variables), [np.zeros(0, np.int64)]
+def _candidates(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> list[np.ndarray]:
+    """The coordinates of all variables that may be weights at `x` (d,), and those of each of them alone:
+    variables with a standard normal prior that the data tie.
+    """
+    counts, found = np.bincount(variables), []
     for number in np.flatnonzero((counts >= LEAST) & (counts <= MOST)):
         own, at_zero = np.flatnonzero(variables == number), x.copy()
         at_zero[own] = 0.0
+        if not _are_tied(density, at_zero / density.unit, own):
+            continue
         data = blocks_at(density, own[None], at_zero)[0] - np.eye(len(own))
         if np.isfinite(data).all() and _is_of_data(data):
             found.append(own)
-    weights = np.concatenate(found)
-    return weights if len(weights) <= MOST and x.size - len(weights) <= MOST_OTHERS else weights[:0]
+    if len(found) > 1:
+        found.insert(0, np.concatenate(found))
+    return [own for own in found if len(own) <= MOST and x.size - len(own) <= MOST_OTHERS]
+
+
+def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether one of two of the coordinates `own` (n,) is tied to more than those of a series are."""
+    logp, here = density(x)
+    return np.isfinite(logp) and any(
+        np.count_nonzero(np.abs(column[own]) > _LEAST_ENTRY * abs(column[own[place]])) > _NEIGHBOURS
+        for place, column in two_columns(density, x, own, here)
+    )
 
 
 def _is_of_data(matrix: np.ndarray) -> bool:
-    """Whether a matrix (K, K) may be A D A: it has no negative eigenvalue, and is not diagonal."""
-    values, between = np.linalg.eigvalsh(matrix), matrix - np.diag(np.diag(matrix))
-    return bool(values[0] > -_WRONG * values[-1] and np.linalg.norm(between) > _WRONG * values[-1] > 0.0)
+    """Whether a matrix (K, K) may be A D A: it has no negative eigenvalue, and many entries are not 0, in
+    contrast to that of effects of groups.
+    """
+    values, size = np.linalg.eigvalsh(matrix), np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    if not values[0] > -_WRONG * values[-1] or not values[-1] > 0.0:
+        return False
+    seen = size > _SEEN * size.max()
+    tied = np.abs(matrix) > _CORRELATED * np.outer(size, size)
+    return bool(np.mean(tied[np.ix_(seen, seen)]) > _TIED)
 
 
 def _fit(density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: np.ndarray) -> Weights | None:
@@ -189,7 +226,9 @@ class _WeightSpace:
         scales = np.exp(change)  # s f, so that the data's part is this, less a factor f
         parts = scales * (scales * self._probe @ self.data)
         f = np.square(parts).sum(axis=1) / (parts * products).sum(axis=1)
-        size = np.abs(self._probe)  # so that a weight with much larger data than the others hides none of them
+        size = np.abs(
+            self._probe
+        )  # so that a weight with much larger data than the others hides none of them
         left = np.linalg.norm((products - parts / f[:, None]) * size, axis=1)
         holds = (f > 0.0) & (left < _WRONG * np.linalg.norm(products * size, axis=1))
         log_f = np.log(np.where(holds, f, np.nan))
