@@ -52,7 +52,7 @@ _STEPS, _NEAR = 8, 1e-6  # of Newton's method, to the mode of weights, and the d
 _FAR = 3.0  # units from which on heads are not where the law has been fitted
 
 
-_SHARED = ALL, ERROR  # targets of what `_Along.as_shared` has
+_SHARED = ALL, ERROR  # targets of what `_Along.shared_part` has
 
 
 class _Scales(NamedTuple):
@@ -269,7 +269,7 @@ class _WeightSpace:
         moves = rng.uniform(-_REACH, _REACH, (_JOINT, len(heads)))
         joint[:, [*heads]] += moves * self.step[[*heads]]
         truth = self.changes(joint, with_error=any(one[1] != 0.0 for one in heads.values()))
-        found = [form(along, self.x) for form in (_sums, _limited, _normalised)]
+        found = [form(along, self.x) for form in (_sums, _with_limits, _shares_of_variance)]
         off = [_error(one, joint, truth, np.diag(self.data)) for one in found]
         return found[int(np.argmin(off))] if min(off) < _OFF else None
 
@@ -310,7 +310,7 @@ class _Along(NamedTuple):
     values: np.ndarray  # (n, K + 1)
     slopes: np.ndarray  # (n, K + 1)
 
-    def moved(self) -> np.ndarray:
+    def changes(self) -> np.ndarray:
         """Which columns (K + 1,) change."""
         return np.asarray(
             (np.abs(self.values).max(axis=0) > _SAME) | (np.abs(self.slopes).max(axis=0) > _SAME)
@@ -321,14 +321,14 @@ class _Along(NamedTuple):
         columns = np.stack((self.values[:, :-1], self.slopes[:, :-1]))
         return bool(np.ptp(columns, axis=2).max() < _SAME)
 
-    def as_shared(self) -> _Along:
+    def shared_part(self) -> _Along:
         """What all scales have in common, and log f."""
         return self._replace(values=self.values[:, [0, -1]], slopes=self.slopes[:, [0, -1]])
 
     def curves(self, x: np.ndarray, targets: Sequence[float]) -> list[Curve]:
         """The curves that are not 0, with a target for each column."""
         place, found = float(x[self.head]), []
-        for column in np.flatnonzero(self.moved()).tolist():
+        for column in np.flatnonzero(self.changes()).tolist():
             shape = self.away + place, self.values[:, column], self.slopes[:, column]
             found.append(Curve(self.head, int(targets[column]), *shape, place))
         return found
@@ -339,7 +339,9 @@ def _sums(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
     k = along[0].values.shape[1] - 1
     curves: list[Curve] = []
     for one in along:
-        curves += one.as_shared().curves(x, _SHARED) if one.is_shared() else one.curves(x, (*range(k), ERROR))
+        curves += (
+            one.shared_part().curves(x, _SHARED) if one.is_shared() else one.curves(x, (*range(k), ERROR))
+        )
     return _Scales(_without_limits(k), np.zeros(k), curves)
 
 
@@ -348,14 +350,14 @@ def _without_limits(k: int) -> np.ndarray:
     return np.array([np.zeros(k), np.full(k, NO_LIMIT)])
 
 
-def _normalised(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
+def _shares_of_variance(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
     """Log scales whose squares are shares of one variance: those of weights differ by lines in some heads."""
     k = along[0].values.shape[1] - 1
     terms, sums = [np.ones(k)], [np.ones(1)]
     curves: list[Curve] = []
     for one in along:
         if one.is_shared():
-            curves += one.as_shared().curves(x, _SHARED)
+            curves += one.shared_part().curves(x, _SHARED)
             continue
         common = one.values[:, :k].mean(axis=1)
         apart = _line(one.away, one.values[:, :k] - common[:, None]) if len(one.away) > 1 else None
@@ -376,7 +378,7 @@ def _normalised(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
     return _Scales(_without_limits(k), norms, curves)
 
 
-def _limited(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
+def _with_limits(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
     """Log scales with an upper limit: s^-2 is a sum of two products, and heads that act on one weight alone
     are log scales, variances or precisions in the first of them.
     """
@@ -384,7 +386,7 @@ def _limited(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
     shares, shared = np.full((k, 2), np.nan), []  # of both products in s^-2 at x
     curves: list[Curve] = []
     for one in along:
-        own = np.flatnonzero(one.moved())
+        own = np.flatnonzero(one.changes())
         if len(own) == 1 and own[0] < k and np.isnan(shares[own[0], 0]):
             found = _own_power(one.away, one.values[:, own[0]], one.slopes[0, own[0]])
             if found is None:
