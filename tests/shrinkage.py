@@ -74,7 +74,7 @@ def data_of(form: str, n: int = 40, k: int = 6) -> dict[str, Any]:
     """Columns that are not independent, and weights of which few are large; or waves."""
     rng = np.random.default_rng(11)
     if form == "process":
-        at = np.linspace(0.0, 1.0, n)
+        at = np.sort(rng.uniform(0.0, 1.0, n))
         X = np.sqrt(2.0) * np.sin(np.pi * np.outer(at + 0.2, np.arange(1, k + 1)) / 1.4)
         weights = np.exp(-0.25 * np.square(0.6 * np.arange(1, k + 1))) * rng.normal(size=k)
     else:
