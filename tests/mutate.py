@@ -968,6 +968,24 @@ MUTATIONS = [
         unit("test_correlated_effects", "test_so_has_the_map_where_scales_have_an_upper_bound"),
     ),
     Mutation(
+        "transport/weights.py",
+        "by_target = by_scale[own] * share[own] - vectors[4, own] * by_all",
+        "by_target = by_scale[own] * share[own]",
+        unit("test_weights", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
+    ),
+    Mutation(
+        "transport/weights.py",
+        "by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i] - from_prior)",
+        "by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i])",
+        unit("test_weights", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
+    ),
+    Mutation(
+        "transport/fields/weights_search.py",
+        "found[:, n_weights:] = np.array([diagonals[0], scores[0]]) - changes",
+        "found[:, n_weights:] = 0.0 * changes",
+        unit("test_weights", "test_weights_are_standard_normal_where_data_are_normal"),
+    ),
+    Mutation(
         "transport/effects.py",
         "_rotate(table, score, False)",
         "_rotate(table, score, True)",
