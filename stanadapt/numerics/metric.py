@@ -201,8 +201,11 @@ def _learn_dense(chol_t: np.ndarray, points: np.ndarray, scores: np.ndarray) -> 
     cov, fisher = _shrunk(u / scale), _shrunk(t * scale)
     if not (np.all(np.isfinite(cov)) and np.all(np.isfinite(fisher))):
         return None
-    # A^-1 is L R^-1 K K^T R^-1 L^T with R = diag(scale). Its factor comes from K: A^-1 is never formed.
-    return np.asarray(_triangular_factor(_inverse_root(cov, fisher) / scale) @ chol_t)
+    root = np.linalg.cholesky(fisher)
+    values, vectors = _positive_spectrum(root.T @ cov @ root)
+    # A^-1 is L R^-1 K K^T R^-1 L^T with R = diag(scale) and K = F V v^-1/4, where cov(s) = F F^T. Its factor
+    # comes from K, so that A^-1 is never formed.
+    return np.asarray(_triangular_factor(root @ vectors / values**0.25 / scale) @ chol_t)
 
 
 def _shrunk(centred: np.ndarray) -> np.ndarray:
@@ -221,9 +224,10 @@ def _triangular_factor(root: np.ndarray) -> np.ndarray:
 
 
 def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
-    """K with K K^T = A^-1, where A fisher A = cov: F V v^-1/4 with fisher = F F^T, F^T cov F = V v V^T."""
-    root = np.linalg.cholesky(fisher)
-    values, vectors = _positive_spectrum(root.T @ cov @ root)
+    """K with K K^T = A^-1, where A fisher A = cov."""
+    values, vectors = _positive_spectrum(fisher)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    values, vectors = _positive_spectrum(root @ cov @ root)
     return np.asarray(root @ vectors * values**-0.25)
 
 
