@@ -27,6 +27,7 @@ from .map_table import (
     ROWS,
     TURN,
     are_coordinates,
+    pack_rows,
 )
 
 LARGEST = 8  # effects of a group
@@ -107,13 +108,8 @@ def _rows_of(law: Effects) -> np.ndarray:
     if law.centred:
         numbers += [np.moveaxis(v, 0, -1) for v in (law.offsets, law.means)]
     numbers += [law.log_units, law.changing_bounded, law.middle]
-    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
-    rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
-    rows[1:].reshape(-1)[: flat.size] = flat
     header = {
         KIND: EFFECTS,
-        ROWS: len(rows),
-        OWN_ROWS: len(rows),
         N_LATENTS: groups * k,
         N_HEADS: len(law.heads),
         N_EFFECTS: k,
@@ -125,8 +121,8 @@ def _rows_of(law: Effects) -> np.ndarray:
         POWER: law.power,
         BOUNDED: law.bounded,
     }
-    for column, value in header.items():
-        rows[0, column] = value
+    rows = pack_rows(header, numbers)
+    rows[0, [ROWS, OWN_ROWS]] = len(rows)
     return rows
 
 

@@ -37,6 +37,7 @@ from .map_table import (
     SIZE_S,
     WEIGHTS,
     are_coordinates,
+    pack_rows,
 )
 from .triangular import is_run, longest_run, run_order
 
@@ -157,16 +158,12 @@ def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
     numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
     numbers += [field.middle, field.own, field.starts, field.later, *field.coefficients[:2]]
     numbers.append(field.coefficients[2][:, run_order(begin, end, field.starts, len(field.later))])
-    if framed := bool(field.frame.size):
+    if field.frame.size:
         numbers += [field.frame, np.linalg.inv(field.frame)]
     if len(field.centres):
         numbers += [field.axes, field.centres]
-    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
-    rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
-    rows[1:].reshape(-1)[: flat.size] = flat
     header = {
         KIND: kind,
-        ROWS: len(rows),
         N_LATENTS: len(field.own),
         N_HEADS: len(field.heads),
         N_FEATURES: n_features(len(field.heads)) + len(field.centres),
@@ -177,12 +174,12 @@ def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
         N_GRADIENTS: gradients,
         RUN: begin,
         RUN_END: end,
-        FRAMED: framed,
+        FRAMED: bool(field.frame.size),
     }
     if len(field.level):
         header |= dict(zip((LEVEL, LEVEL_SIZE, LEVEL_FACTOR), field.level, strict=True))
-    for column, value in header.items():
-        rows[0, column] = value
+    rows = pack_rows(header, numbers)
+    rows[0, ROWS] = len(rows)
     return rows
 
 

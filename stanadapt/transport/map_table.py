@@ -35,6 +35,7 @@ tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py, effects.py and w
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,16 @@ def first_row(table: Any, end: Any) -> Any:
 def has_error(second: Any, beta: Any, beta_2: Any) -> Any:
     """Whether the second scale of a group is that of the error of its data."""
     return second >= 0.0 and beta * beta_2 < 0.0
+
+
+def pack_rows(header: Mapping[int, float], numbers: Iterable[Any]) -> np.ndarray:
+    """Rows that hold all numbers, one array after another, below a header with these columns."""
+    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
+    rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
+    rows[1:].reshape(-1)[: flat.size] = flat
+    for column, value in header.items():
+        rows[0, column] = value
+    return rows
 
 
 def is_of_group(table: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from .map_table import COLUMNS, EFFECTS, KIND, N_LATENTS, OWN_ROWS, ROWS, are_coordinates
+from .map_table import COLUMNS, EFFECTS, KIND, N_LATENTS, OWN_ROWS, ROWS, are_coordinates, pack_rows
 
 _CLOSE = 1e-8  # of U^T U to I
 
@@ -53,10 +53,8 @@ def rotation_rows(rotations: Sequence[Rotation]) -> np.ndarray:
     """The rows of a map that hold rotations, and no effects."""
     parts = []
     for own, axes in rotations:
-        flat = np.concatenate((own.astype(float), axes.ravel()))
-        rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
-        rows[1:].reshape(-1)[: flat.size] = flat
-        rows[0, [KIND, OWN_ROWS, N_LATENTS]] = EFFECTS, len(rows), len(own)
+        rows = pack_rows({KIND: EFFECTS, N_LATENTS: len(own)}, (own, axes))
+        rows[0, OWN_ROWS] = len(rows)
         parts.append(rows)
     together = np.concatenate(parts)
     together[0, ROWS] = len(together)

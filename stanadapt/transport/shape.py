@@ -39,6 +39,19 @@ def quantile(ordered: np.ndarray, p: float) -> Any:
     return ordered[below] + (place - below) * (ordered[after] - ordered[below])
 
 
+def hermite(at: np.ndarray, values: np.ndarray, slopes: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The piecewise cubic through `values` (p,) with `slopes` (p,) at increasing `at` (p,), at `x` (n,).
+
+    SciPy has it too, but loading that takes a fifth of a second.
+    """
+    k = np.clip(np.searchsorted(at, x, side="right") - 1, 0, len(at) - 2)
+    width = at[k + 1] - at[k]
+    t = (x - at[k]) / width
+    rest = 1.0 - t
+    ends = values[k] * rest**2 * (1.0 + 2.0 * t) + values[k + 1] * t**2 * (1.0 + 2.0 * rest)
+    return np.asarray(ends + width * t * rest * (slopes[k] * rest - slopes[k + 1] * t))
+
+
 def _mean(values: np.ndarray) -> np.float64:
     """The mean; not a number, and no warning, if there are no values."""
     return np.float64(values.sum()) / values.size

@@ -19,7 +19,9 @@ from .map_table import (
     ROWS,
     WEIGHTS,
     are_coordinates,
+    pack_rows,
 )
+from .shape import hermite
 from .weights import ALL, ERROR, LIMITS, places
 
 
@@ -35,16 +37,9 @@ class Curve(NamedTuple):
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """The function at `x`, of any shape."""
-        inside = np.clip(x, self.at[0], self.at[-1])
         found = np.full(np.shape(x), self.values[0])
         if len(self.at) > 1:
-            k = np.clip(np.searchsorted(self.at, inside, side="right") - 1, 0, len(self.at) - 2)
-            width = np.diff(self.at)[k]
-            t = (inside - self.at[k]) / width
-            low, rise = self.values[k], np.diff(self.values)[k]
-            before, after = width * self.slopes[k], width * self.slopes[k + 1]
-            inner = t * (3.0 * rise - 2.0 * before - after + t * (before + after - 2.0 * rise))
-            found = low + t * (before + inner)
+            found = hermite(self.at, self.values, self.slopes, np.clip(x, self.at[0], self.at[-1]))
         below, above = np.minimum(x - self.at[0], 0.0), np.maximum(x - self.at[-1], 0.0)
         return np.asarray(found + self.slopes[0] * below + self.slopes[-1] * above)
 
@@ -100,20 +95,16 @@ def weights_rows(law: Weights, gradients: int) -> np.ndarray:
     numbers += [[curve.head for curve in law.curves], [curve.target for curve in law.curves], begins[:-1]]
     numbers += [np.concatenate([curve[part] for curve in law.curves]) for part in (2, 3, 4)]
     numbers += [[curve.middle for curve in law.curves]]
-    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
-    rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
-    rows[1:].reshape(-1)[: flat.size] = flat
     header = {
         KIND: WEIGHTS,
-        ROWS: len(rows),
         N_LATENTS: len(law.own),
         N_CURVES: len(law.curves),
         N_POINTS: begins[-1],
         N_COEFFICIENTS: len(law.coefficients),
         N_GRADIENTS: gradients,
     }
-    for column, value in header.items():
-        rows[0, column] = value
+    rows = pack_rows(header, numbers)
+    rows[0, ROWS] = len(rows)
     return rows
 
 

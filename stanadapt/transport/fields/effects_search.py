@@ -103,17 +103,26 @@ def find_effects(
             return None
         laws, x = found
         rows = effects_rows(laws, 0)
-        inner = ScaledDensity(density_in(rows), np.ones(x.size))
-        z = x.copy()
-        z[effects_of_all] = 0.0
-        middle, top = climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
-        done = last or not np.abs((middle - z) / density.unit).max() > _FAR
+        inner, middle, top = climb_beside(density, density_in(rows), x, effects_of_all)
+        done = last or not np.abs((middle - x) / density.unit)[others].max() > _FAR
         judged = _judge(density, inner, middle, top, laws) if done else None
         density.gradients += inner.gradients
         if done:
             return judged
         x, last = middle.copy(), True  # once more, where the heads are
         effects.into_x(rows, x)
+
+
+def climb_beside(
+    density: ScaledDensity, evaluate: Evaluate, x: np.ndarray, own: np.ndarray
+) -> tuple[ScaledDensity, np.ndarray, float]:
+    """The density in the coordinates of a law, its mode (d,) where those of the law, `own` (n,), are 0, from
+    the others at `x` (d,), and the log density there.
+    """
+    inner, others = ScaledDensity(evaluate, np.ones(x.size)), np.setdiff1d(np.arange(x.size), own)
+    z = x.copy()
+    z[own] = 0.0
+    return inner, *climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
 
 
 def factors_of(coupling: Coupling, variables: np.ndarray, least: int = LEAST_EFFECTS) -> list[np.ndarray]:

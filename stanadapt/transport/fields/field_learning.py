@@ -93,11 +93,10 @@ def learn_field(
         if series is not None:
             evaluate, x, unit, coupling = density_in(series.rows), series.x, series.unit, None
         elif coupling is None:  # no groups
-            for look in (_look_for_weights, _look_along_axes):
-                found, more_yet = look(density_in, x, unit, variables)
-                taken += more_yet
-                if found is not None:
-                    return found, taken
+            found, more_yet = _look_for_weights_or_axes(density_in, x, unit, variables, alone=False)
+            taken += more_yet
+            if found is not None:
+                return found, taken
         neighbours = x.size + 1 if coupling is None else 0
         density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + neighbours - more)
         try:
@@ -128,13 +127,28 @@ def _look_for_effects(
     density = ScaledDensity(density_in(no_transport()), unit)
     if not may_have_effects(density, x / unit, variables):
         return None, None, density.gradients
-    for look in (functools.partial(_look_for_weights, alone=True), _look_along_axes):
-        learned, taken = look(density_in, x, unit, variables)
-        density.gradients += taken
-        if learned is not None:
-            return learned, None, density.gradients
+    learned, taken = _look_for_weights_or_axes(density_in, x, unit, variables, alone=True)
+    density.gradients += taken
+    if learned is not None:
+        return learned, None, density.gradients
     found, coupling = _find_effects(density, density_in, x / unit, variables)
     return found, coupling, density.gradients
+
+
+def _look_for_weights_or_axes(
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    *,
+    alone: bool,
+) -> tuple[Learned | None, int]:
+    """The law of weights, else that of effects along axes, and the gradients that this took."""
+    found, taken = _look_for_weights(density_in, x, unit, variables, alone=alone)
+    if found is None:
+        found, more = _look_along_axes(density_in, x, unit, variables)
+        taken += more
+    return found, taken
 
 
 def _look_along_axes(
@@ -165,7 +179,7 @@ def _look_for_weights(
     unit: np.ndarray,
     variables: np.ndarray,
     *,
-    alone: bool = False,
+    alone: bool,
 ) -> tuple[Learned | None, int]:
     """The law of weights, if there is one, and the gradients that it took; `alone` as in `find_weights`."""
     density = ScaledDensity(density_in(no_transport()), unit)

@@ -22,6 +22,7 @@ from scipy.special import ndtr
 from ..bend import Bend, bend_rows, left_by_bends
 from ..field import Field
 from ..field_table import field_rows
+from ..shape import hermite
 from .design import Design, RidgePoint
 from .law_fit import Regressions, fit_regressions
 
@@ -199,16 +200,3 @@ def fit_bend(at: np.ndarray, log_density: np.ndarray, place: int, spread: float)
         return None
     bend = Bend(place, float(knots[best]), float(strengths[best]), float(widths[best]), side, 1.0)
     return bend, float(np.sqrt(-0.5 / squares[best]))
-
-
-def hermite(at: np.ndarray, values: np.ndarray, slopes: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The piecewise cubic through `values` (p,) with `slopes` (p,) at increasing `at` (p,), at `x` (n,).
-
-    SciPy has it too, but loading that takes a fifth of a second.
-    """
-    k = np.clip(np.searchsorted(at, x, side="right") - 1, 0, len(at) - 2)
-    width = at[k + 1] - at[k]
-    t = (x - at[k]) / width
-    rest = 1.0 - t
-    ends = values[k] * rest**2 * (1.0 + 2.0 * t) + values[k + 1] * t**2 * (1.0 + 2.0 * rest)
-    return np.asarray(ends + width * t * rest * (slopes[k] * rest - slopes[k + 1] * t))

@@ -22,9 +22,8 @@ from ..composition import into_x
 from ..weights import ALL, ERROR, LIMITS, NO_LIMIT
 from ..weights_table import Curve, Weights, weights_rows
 from .effects_fit import blocks_at
-from .effects_search import POWERS, judge_law
+from .effects_search import POWERS, climb_beside, judge_law
 from .probes import Evaluate, ScaledDensity, axes, two_columns
-from .scale_bends import MOST_TO_MODE, climb
 
 LEAST, MOST = 5, 48  # weights of a variable, and weights and coefficients of the law
 MOST_OTHERS = 200  # coordinates beside the weights
@@ -50,8 +49,6 @@ _JOINT, _REACH = 8, 2.0  # such points, and how far heads move, in steps
 _MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
 _STEPS, _NEAR = 8, 1e-6  # of Newton's method, to the mode of weights, and the decrement at its end
 _FAR = 3.0  # units from which on heads are not where the law has been fitted
-
-
 _SHARED = ALL, ERROR  # targets of what `_Along.shared_part` has
 
 
@@ -88,12 +85,8 @@ def find_weights(
     last = False
     while not ((alone and len(law.coefficients)) or _has_axes(law)):
         rows = weights_rows(law, 0)
-        inner = ScaledDensity(density_in(rows), np.ones(x.size))
-        others = np.setdiff1d(np.arange(x.size), law.own)
-        z = x.copy()
-        z[law.own] = 0.0
-        middle, top = climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
-        if last or not np.abs((middle - z) / density.unit)[law.heads].max() > _FAR:
+        inner, middle, top = climb_beside(density, density_in(rows), x, law.own)
+        if last or not np.abs((middle - x) / density.unit)[law.heads].max() > _FAR:
             return _judge(density, inner, middle, top, law)
         density.gradients += inner.gradients
         into_x(rows, middle, x)
@@ -213,10 +206,16 @@ class _WeightSpace:
         """How much log scales (n, K) and log f (n,) differ at points (n, d) from those at `x`; NaN where the
         law does not hold. Without `with_error` log f is taken to be the same.
         """
-        ratios = self._scores(points) / self.score
-        change = np.log(np.where(ratios > 0.0, ratios, np.nan))
-        if not with_error:
-            return change, np.zeros(len(points))
+        change = self._log_ratios(self._scores(points))
+        return self._apart(points, change) if with_error else (change, np.zeros(len(points)))
+
+    def _log_ratios(self, scores: np.ndarray) -> np.ndarray:
+        """The changes of log s + log f (n, K) from those at `x`, by scores (n, K); NaN where signs differ."""
+        ratios = scores / self.score
+        return np.asarray(np.log(np.where(ratios > 0.0, ratios, np.nan)))
+
+    def _apart(self, points: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The changes of log s (n, K) and of log f (n,) at points (n, d), from those of their sums (n, K)."""
         direction = np.zeros(self.x.size)
         direction[self.weights] = self._probe
         products = self.density.curvatures(
@@ -226,23 +225,21 @@ class _WeightSpace:
         scales = np.exp(change)  # s f, so that the data's part is this, less a factor f
         parts = scales * (scales * self._probe @ self.data)
         f = np.square(parts).sum(axis=1) / (parts * products).sum(axis=1)
-        size = np.abs(
-            self._probe
-        )  # so that a weight with much larger data than the others hides none of them
+        size = np.abs(self._probe)  # a weight with much larger data than the others hides none of them then
         left = np.linalg.norm((products - parts / f[:, None]) * size, axis=1)
         holds = (f > 0.0) & (left < _WRONG * np.linalg.norm(products * size, axis=1))
         log_f = np.log(np.where(holds, f, np.nan))
         return change - log_f[:, None], log_f
 
-    def roles(self) -> tuple[dict[int, tuple[np.ndarray, float]], np.ndarray]:
-        """The heads, with the changes (K,) of log scales and of log f when one moves by a unit; and the
-        coordinates whose derivatives are mixed with those of weights.
+    def roles(self) -> tuple[dict[int, bool], np.ndarray]:
+        """The heads, and whether each changes log f; and the coordinates whose derivatives are mixed with
+        those of weights.
         """
         others = np.setdiff1d(np.arange(self.x.size), self.weights)
         points = np.tile(self.x, (len(others), 1))
         points[np.arange(len(others)), others] += self.unit[others]
         scores = self._scores(points)
-        change, log_f = self.changes(points, with_error=True)
+        change, log_f = self._apart(points, self._log_ratios(scores))
         moved = np.abs(scores - self.score)
         least = _MIXED * np.nanmax(moved, initial=0.0)
         heads, mixed = {}, []
@@ -251,16 +248,16 @@ class _WeightSpace:
                 continue
             is_changed = max(np.abs(c).max(), abs(log_value)) > _SAME
             if np.isfinite(log_value) and np.isfinite(c).all() and is_changed:
-                heads[int(k)] = np.where(np.abs(c) > _SAME, c, 0.0), float(log_value)
+                heads[int(k)] = abs(log_value) > _SAME
             else:
                 mixed.append(k)
         return heads, np.array(mixed, np.int64)
 
-    def scales(self, heads: dict[int, tuple[np.ndarray, float]]) -> _Scales | None:
+    def scales(self, heads: dict[int, bool]) -> _Scales | None:
         """How log scales and log f depend on all heads; None where they are no sums of functions of one."""
         along: list[_Along] = []
-        for head, there in heads.items():
-            one = self._along(head, *there)
+        for head, with_error in heads.items():
+            one = self._along(head, with_error)
             if one is None:
                 return None
             along.append(one)
@@ -268,14 +265,13 @@ class _WeightSpace:
         rng = np.random.default_rng(7)
         moves = rng.uniform(-_REACH, _REACH, (_JOINT, len(heads)))
         joint[:, [*heads]] += moves * self.step[[*heads]]
-        truth = self.changes(joint, with_error=any(one[1] != 0.0 for one in heads.values()))
+        truth = self.changes(joint, with_error=any(heads.values()))
         found = [form(along, self.x) for form in (_sums, _with_limits, _shares_of_variance)]
         off = [_error(one, joint, truth, np.diag(self.data)) for one in found]
         return found[int(np.argmin(off))] if min(off) < _OFF else None
 
-    def _along(self, head: int, change: np.ndarray, log_f: float) -> _Along | None:
-        """Log scales and log f along a head; `change` and `log_f` are those of one unit."""
-        with_error = abs(log_f) > _SAME
+    def _along(self, head: int, with_error: bool) -> _Along | None:
+        """Log scales and log f along a head."""
         away, values = self._points(head, _ENDS, with_error)
         if np.isfinite(values).all() and (line := _line(away, values)) is not None:
             return _Along(head, np.zeros(1), np.zeros((1, len(line))), line[None])
@@ -310,7 +306,7 @@ class _Along(NamedTuple):
     values: np.ndarray  # (n, K + 1)
     slopes: np.ndarray  # (n, K + 1)
 
-    def changes(self) -> np.ndarray:
+    def in_use(self) -> np.ndarray:
         """Which columns (K + 1,) change."""
         return np.asarray(
             (np.abs(self.values).max(axis=0) > _SAME) | (np.abs(self.slopes).max(axis=0) > _SAME)
@@ -328,7 +324,7 @@ class _Along(NamedTuple):
     def curves(self, x: np.ndarray, targets: Sequence[float]) -> list[Curve]:
         """The curves that are not 0, with a target for each column."""
         place, found = float(x[self.head]), []
-        for column in np.flatnonzero(self.changes()).tolist():
+        for column in np.flatnonzero(self.in_use()).tolist():
             shape = self.away + place, self.values[:, column], self.slopes[:, column]
             found.append(Curve(self.head, int(targets[column]), *shape, place))
         return found
@@ -386,7 +382,7 @@ def _with_limits(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
     shares, shared = np.full((k, 2), np.nan), []  # of both products in s^-2 at x
     curves: list[Curve] = []
     for one in along:
-        own = np.flatnonzero(one.changes())
+        own = np.flatnonzero(one.in_use())
         if len(own) == 1 and own[0] < k and np.isnan(shares[own[0], 0]):
             found = _own_power(one.away, one.values[:, own[0]], one.slopes[0, own[0]])
             if found is None:
