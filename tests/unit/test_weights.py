@@ -200,6 +200,20 @@ def test_weights_are_standard_normal_where_data_are_normal(form: str) -> None:
         assert np.abs(score + z)[law.own].max() < (0.1 if form == "process" else 0.01)
 
 
+def test_data_of_weights_with_small_scales_are_seen_where_these_are_large() -> None:
+    """Where the search begins some scales are e^-25, so that the Hessian there has nothing of their data."""
+    data = data_of("process", 60, 10)
+    rows, _, names = find(program_of("process"), data)
+    law = weights_of(rows)
+    density, rho = in_maps(ProgramDensity(program_of("process"), data))(rows), names.index("rho")
+    rng = np.random.default_rng(6)
+    for log_rho in (-2.5, -1.5, -0.5):
+        z, score = np.zeros(len(names)), np.empty(len(names))
+        z[law.own], z[rho] = rng.normal(size=11), log_rho
+        assert np.isfinite(density(z, score))
+        assert np.abs(score + z)[law.own].max() < 0.05
+
+
 def test_counts_have_the_law_at_the_mode() -> None:
     data = data_of("process", 50, 8)
     rng = np.random.default_rng(8)

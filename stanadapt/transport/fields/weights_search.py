@@ -48,6 +48,8 @@ _OFF = 0.05  # of log scales where several heads have moved, at most
 _JOINT, _REACH = 8, 2.0  # such points, and how far heads move, in steps
 _MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
 _STEPS, _NEAR = 8, 1e-6  # of Newton's method, to the mode of weights, and the decrement at its end
+_FAINT = 1e-3  # what data tell of a weight is lost in differences below this, where its prior tells 1
+_ALONG = 4.0  # how far heads move along lines to see it
 _FAR = 3.0  # units from which on heads are not where the law has been fitted
 _SHARED = ALL, ERROR  # targets of what `_Along.shared_part` has
 
@@ -500,10 +502,55 @@ def _around_the_mode(
         slopes = (columns / unit / unit[given][:, None])[:, own].T
         if not np.isfinite(slopes).all():
             return None
-    pulls = score + (prior + data) @ x[own] - of_prior[1] + slopes @ x[given]
     offsets, norms = _without_limits(k), np.zeros(k)
     offsets[:, :n_weights], norms[:n_weights] = scales.offsets, scales.norms
-    return Weights(own, is_weight, of_prior, offsets, norms, data, pulls, given, slopes, scales.curves)
+    law = Weights(own, is_weight, of_prior, offsets, norms, data, score, given, slopes, scales.curves)
+    whole = _precision(density, x, law)
+    if whole is None:
+        return None
+    pulls = score + (prior + whole) @ x[own] - of_prior[1] + slopes @ x[given]
+    return law._replace(precision=whole, pulls=pulls)
+
+
+def _precision(density: ScaledDensity, x: np.ndarray, law: Weights) -> np.ndarray | None:
+    """D (K, K) of a law that has it from differences at `x` (d,); None where these do not tell it.
+
+    Where a scale is small, D is lost there in the prior's part of the Hessian, and would be far too large
+    where the scale is not. So heads move to where such scales are larger, and weights with them so that the
+    linear predictor, and D with it, stays the same.
+    """
+    data = law.precision
+    weak = law.is_weight & ~(np.diag(data) > _FAINT)
+    if not weak.any():
+        return data
+    heads = law.heads
+    here, log_f = law.log_scales(x[heads])
+    theta = _where_scales_are_large(law, x[heads], weak)
+    there, log_f_there = law.log_scales(theta)
+    point, gain = x.copy(), there - here
+    point[heads], point[law.own] = theta, x[law.own] * np.exp(-gain)
+    matrix = blocks_at(density, law.own[None], point)[0] - np.diag(law.prior[0])
+    if not (np.isfinite(matrix).all() and np.all(np.diag(matrix)[weak] > _FAINT)):
+        return None
+    factor = np.exp(-gain - 0.5 * (log_f_there - log_f))
+    seen = np.where(weak[:, None] | weak, factor[:, None] * matrix * factor, data)
+    size = np.sqrt(np.maximum(np.diag(seen), 1e-300))
+    values, vectors = np.linalg.eigh(seen / np.outer(size, size))
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T * np.outer(size, size))
+
+
+def _where_scales_are_large(law: Weights, theta: np.ndarray, weak: np.ndarray) -> np.ndarray:
+    """A point of the heads, from `theta` (m,), at which the scales of the `weak` weights (K,) are larger."""
+    theta = theta.copy()
+    places: dict[int, np.ndarray] = {}
+    for curve in law.curves:
+        ends = curve.at if len(curve.at) > 1 else curve.at + np.array([-_ALONG, _ALONG])
+        places[curve.head] = np.union1d(places.get(curve.head, ends), ends)
+    for place, head in enumerate(law.heads):
+        trials = np.tile(theta, (len(places[head]) + 1, 1))
+        trials[1:, place] = places[head]
+        theta = trials[int(np.argmax([law.log_scales(trial)[0][weak].sum() for trial in trials]))]
+    return theta
 
 
 def _prior(
