@@ -7,23 +7,33 @@ it holds, and which changes scales, is a head. Any other one whose derivative is
 weights is a coefficient: it belongs to the law if it is one of few, and is among the g otherwise.
 
 How scales depend on a head is seen at some points along it. Scores with several heads moved at once tell
-whether log scales are sums of such functions; if not, whether s^-2 is a sum of two products of such
-functions, one of which has the heads that act on one weight alone.
+which of the forms of weight_scales.py is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
 from ..composition import into_x
 from ..weights import ALL, ERROR, LIMITS, NO_LIMIT
-from ..weights_table import Curve, Weights, weights_rows
+from ..weights_table import Weights, weights_rows
 from .effects_fit import blocks_at
-from .effects_search import POWERS, climb_beside, judge_law
+from .effects_search import climb_beside, judge_law
 from .probes import Evaluate, ScaledDensity, axes, two_columns
+from .weight_scales import (
+    CLOSE,
+    SAME,
+    Along,
+    Scales,
+    largest_error,
+    line_through,
+    shares_of_variance,
+    sums_of_curves,
+    with_limits,
+    without_limits,
+)
 
 LEAST, MOST = 5, 48  # weights of a variable, and weights and coefficients of the law
 MOST_OTHERS = 200  # coordinates beside the weights
@@ -38,28 +48,16 @@ FEW = 10  # entries of a variable whose coefficients belong to the law
 _STEPS_OF_HEADS = 0.4, 0.6
 _ENDS = np.array([-3.0, 1.0, 4.0])
 _GRID = np.array([-8.0, -5.5, -4.0, -3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0, 4.0, 5.5, 8.0])
-_SAME = 1e-5  # change of a log scale that is none
-_STRAIGHT = 1e-4  # share of the largest value by which a line may be off
 _FEWEST = 4  # points of a curve
 _MOVE = 0.7  # of a head, to tell the prior of coefficients from data
-_CLOSE = 1e-3  # of points whose difference is a slope, in steps
+_APART = 1e-3  # of points whose difference is a slope, in steps
 _WRONG = 1e-4  # share of a product with the Hessian that a law may leave
-_OFF = 0.05  # of log scales where several heads have moved, at most
-_JOINT, _REACH = 8, 2.0  # such points, and how far heads move, in steps
+_JOINT, _REACH = 8, 2.0  # points at which all heads have moved, and how far these move, in steps
 _MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
 _STEPS, _NEAR = 8, 1e-6  # of Newton's method, to the mode of weights, and the decrement at its end
 _FAINT = 1e-3  # what data tell of a weight is lost in differences below this, where its prior tells 1
 _ALONG = 4.0  # how far heads move along lines to see it
 _FAR = 3.0  # units from which on heads are not where the law has been fitted
-_SHARED = ALL, ERROR  # targets of what `_Along.shared_part` has
-
-
-class _Scales(NamedTuple):
-    """How scales depend on heads."""
-
-    offsets: np.ndarray  # (2, K) of weights
-    norms: np.ndarray  # (K,) of weights
-    curves: list[Curve]
 
 
 def find_weights(
@@ -248,16 +246,16 @@ class _WeightSpace:
         for k, c, log_value, most in zip(others, change, log_f, moved.max(axis=1), strict=True):
             if not most > least:
                 continue
-            is_changed = max(np.abs(c).max(), abs(log_value)) > _SAME
+            is_changed = max(np.abs(c).max(), abs(log_value)) > SAME
             if np.isfinite(log_value) and np.isfinite(c).all() and is_changed:
-                heads[int(k)] = abs(log_value) > _SAME
+                heads[int(k)] = abs(log_value) > SAME
             else:
                 mixed.append(k)
         return heads, np.array(mixed, np.int64)
 
-    def scales(self, heads: dict[int, bool]) -> _Scales | None:
+    def scales(self, heads: dict[int, bool]) -> Scales | None:
         """How log scales and log f depend on all heads; None where they are no sums of functions of one."""
-        along: list[_Along] = []
+        along: list[Along] = []
         for head, with_error in heads.items():
             one = self._along(head, with_error)
             if one is None:
@@ -268,22 +266,22 @@ class _WeightSpace:
         moves = rng.uniform(-_REACH, _REACH, (_JOINT, len(heads)))
         joint[:, [*heads]] += moves * self.step[[*heads]]
         truth = self.changes(joint, with_error=any(heads.values()))
-        found = [form(along, self.x) for form in (_sums, _with_limits, _shares_of_variance)]
-        off = [_error(one, joint, truth, np.diag(self.data)) for one in found]
-        return found[int(np.argmin(off))] if min(off) < _OFF else None
+        found = [form(along, self.x) for form in (sums_of_curves, with_limits, shares_of_variance)]
+        off = [largest_error(one, joint, truth, np.diag(self.data)) for one in found]
+        return found[int(np.argmin(off))] if min(off) < CLOSE else None
 
-    def _along(self, head: int, with_error: bool) -> _Along | None:
+    def _along(self, head: int, with_error: bool) -> Along | None:
         """Log scales and log f along a head."""
         away, values = self._points(head, _ENDS, with_error)
-        if np.isfinite(values).all() and (line := _line(away, values)) is not None:
-            return _Along(head, np.zeros(1), np.zeros((1, len(line))), line[None])
+        if np.isfinite(values).all() and (line := line_through(away, values)) is not None:
+            return Along(head, np.zeros(1), np.zeros((1, len(line))), line[None])
         away, values = self._points(head, _GRID, with_error)
-        (_, below), (_, above) = (self._points(head, _GRID + side * _CLOSE, with_error) for side in (-1, 1))
-        slopes = (above - below) / (2.0 * _CLOSE * self.step[head])
+        (_, below), (_, above) = (self._points(head, _GRID + side * _APART, with_error) for side in (-1, 1))
+        slopes = (above - below) / (2.0 * _APART * self.step[head])
         known = np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1)
         if np.count_nonzero(known) < _FEWEST:
             return None
-        return _Along(head, away[known], values[known], slopes[known])
+        return Along(head, away[known], values[known], slopes[known])
 
     def _points(self, head: int, moves: np.ndarray, with_error: bool) -> tuple[np.ndarray, np.ndarray]:
         """How far (n,) a head has moved, and log scales and log f (n, K + 1) there, NaN where not known."""
@@ -293,180 +291,8 @@ class _WeightSpace:
         return moves * self.step[head], np.column_stack((change, log_f))
 
 
-def _line(away: np.ndarray, values: np.ndarray) -> np.ndarray | None:
-    """The slopes (c,) of values (n, c) that are 0 where `away` (n,) is; None where they are no lines."""
-    slopes = away @ values / (away @ away)
-    off = np.abs(values - away[:, None] * slopes).max()
-    return np.asarray(slopes) if off < _STRAIGHT * np.abs(values).max() else None
-
-
-class _Along(NamedTuple):
-    """Log scales and log f, the last column, along a head: at some points, or at one where they are lines."""
-
-    head: int
-    away: np.ndarray  # (n,) from where the head is at `x`
-    values: np.ndarray  # (n, K + 1)
-    slopes: np.ndarray  # (n, K + 1)
-
-    def in_use(self) -> np.ndarray:
-        """Which columns (K + 1,) change."""
-        return np.asarray(
-            (np.abs(self.values).max(axis=0) > _SAME) | (np.abs(self.slopes).max(axis=0) > _SAME)
-        )
-
-    def is_shared(self) -> bool:
-        """Whether all scales change in the same way."""
-        columns = np.stack((self.values[:, :-1], self.slopes[:, :-1]))
-        return bool(np.ptp(columns, axis=2).max() < _SAME)
-
-    def shared_part(self) -> _Along:
-        """What all scales have in common, and log f."""
-        return self._replace(values=self.values[:, [0, -1]], slopes=self.slopes[:, [0, -1]])
-
-    def curves(self, x: np.ndarray, targets: Sequence[float]) -> list[Curve]:
-        """The curves that are not 0, with a target for each column."""
-        place, found = float(x[self.head]), []
-        for column in np.flatnonzero(self.in_use()).tolist():
-            shape = self.away + place, self.values[:, column], self.slopes[:, column]
-            found.append(Curve(self.head, int(targets[column]), *shape, place))
-        return found
-
-
-def _sums(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
-    """Log scales as sums of functions of one head each."""
-    k = along[0].values.shape[1] - 1
-    curves: list[Curve] = []
-    for one in along:
-        curves += (
-            one.shared_part().curves(x, _SHARED) if one.is_shared() else one.curves(x, (*range(k), ERROR))
-        )
-    return _Scales(_without_limits(k), np.zeros(k), curves)
-
-
-def _without_limits(k: int) -> np.ndarray:
-    """The offsets (2, K) of log scales that are what they were, and have no upper limits."""
-    return np.array([np.zeros(k), np.full(k, NO_LIMIT)])
-
-
-def _shares_of_variance(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
-    """Log scales whose squares are shares of one variance: those of weights differ by lines in some heads."""
-    k = along[0].values.shape[1] - 1
-    terms, sums = [np.ones(k)], [np.ones(1)]
-    curves: list[Curve] = []
-    for one in along:
-        if one.is_shared():
-            curves += one.shared_part().curves(x, _SHARED)
-            continue
-        common = one.values[:, :k].mean(axis=1)
-        apart = _line(one.away, one.values[:, :k] - common[:, None]) if len(one.away) > 1 else None
-        if apart is None or np.abs(one.values[:, k]).max() > _SAME:
-            return None
-        lines = _Along(one.head, np.zeros(1), np.zeros((1, k)), apart[None])
-        curves += lines.curves(x, range(k))
-        terms.append(np.exp(2.0 * (one.away[:, None] * apart + common[:, None])))
-        sums.append(np.ones(len(one.away)))
-    if len(terms) == 1:
-        return None
-    from scipy.optimize import nnls  # here, since few runs come to it
-
-    design, target = np.concatenate([np.atleast_2d(rows) for rows in terms]), np.concatenate(sums)
-    norms, _ = nnls(design, target)
-    if not np.abs(design @ norms - target).max() < _WRONG:
-        return None
-    return _Scales(_without_limits(k), norms, curves)
-
-
-def _with_limits(along: Sequence[_Along], x: np.ndarray) -> _Scales | None:
-    """Log scales with an upper limit: s^-2 is a sum of two products, and heads that act on one weight alone
-    are log scales, variances or precisions in the first of them.
-    """
-    k = along[0].values.shape[1] - 1
-    shares, shared = np.full((k, 2), np.nan), []  # of both products in s^-2 at x
-    curves: list[Curve] = []
-    for one in along:
-        own = np.flatnonzero(one.in_use())
-        if len(own) == 1 and own[0] < k and np.isnan(shares[own[0], 0]):
-            found = _own_power(one.away, one.values[:, own[0]], one.slopes[0, own[0]])
-            if found is None:
-                return None
-            power, shares[own[0]] = found
-            line = _Along(one.head, np.zeros(1), np.zeros((1, 1)), np.array([[power]]))
-            curves += line.curves(x, own.tolist())
-        else:
-            shared.append(one)
-    if not (np.isfinite(shares).all() and shares[:, 1].max() > 0.0):
-        return None
-    for one in shared:
-        parts = _both_products(one, shares)
-        if parts is None:
-            return None
-        curves += parts.curves(x, (ALL, LIMITS, ERROR))
-    with np.errstate(divide="ignore"):
-        return _Scales(np.minimum(-0.5 * np.log(shares.T), NO_LIMIT), np.zeros(k), curves)
-
-
-def _own_power(away: np.ndarray, values: np.ndarray, slope: float) -> tuple[float, np.ndarray] | None:
-    """The power with which a head acts on the first product of one weight, and the shares (2,) of both, from
-    the log scales (n,) along it; None where it does not act so. With one point they are a line.
-    """
-    if len(away) == 1:
-        return float(slope), np.array([1.0, 0.0])
-    for power in POWERS:
-        terms = np.column_stack((np.exp(-2.0 * power * away), np.ones(len(away))))
-        design = terms * np.exp(2.0 * values)[:, None]
-        shares = np.linalg.lstsq(design, np.ones(len(away)))[0]
-        if np.abs(design @ shares - 1.0).max() < _WRONG and shares[0] > 0.0:
-            shares[1] = max(shares[1], 0.0)
-            return power, np.asarray(shares / shares.sum())
-    return None
-
-
-def _both_products(one: _Along, shares: np.ndarray) -> _Along | None:
-    """What a head that acts on several weights does to the logs of both limits of scales, and to log f."""
-    k = len(shares)
-    if len(one.away) == 1:  # lines, which are alike
-        slopes = one.slopes[0]
-        if np.ptp(slopes[:k]) > _SAME:
-            return None
-        return one._replace(values=np.zeros((1, 3)), slopes=slopes[None, [0, 0, k]])
-    design = shares * np.exp(2.0 * one.values[:, :k, None])
-    parts = np.array([np.linalg.lstsq(rows, np.ones(k))[0] for rows in design])
-    left = np.einsum("nkp,np->nk", design, parts) - 1.0
-    if not (np.abs(left).max() < _OFF and parts.min() > 0.0):
-        return None
-    values = np.column_stack((-0.5 * np.log(parts), one.values[:, k]))
-    # Slopes of log scales are means of those of both limits, with the shares of these as weights.
-    both = shares * parts[:, None, :] * np.exp(2.0 * one.values[:, :k, None])
-    slopes = np.array([np.linalg.lstsq(rows, s)[0] for rows, s in zip(both, one.slopes[:, :k], strict=True)])
-    return one._replace(values=values, slopes=np.column_stack((slopes, one.slopes[:, k])))
-
-
-def _error(
-    found: _Scales | None, points: np.ndarray, truth: tuple[np.ndarray, np.ndarray], data: np.ndarray
-) -> float:
-    """The largest error of log scales and log f at points (n, d), where these are known.
-
-    Scales so small that the `data` (K,), the precision of weights at `x`, tell nothing count for less.
-    """
-    change, log_f = truth
-    known = np.isfinite(change).all(axis=1) & np.isfinite(log_f)
-    if found is None or np.count_nonzero(known) < len(points) // 2:
-        return np.inf
-    k = found.offsets.shape[1]
-    own, nothing = np.arange(k), np.zeros(0)
-    law = Weights(
-        own, own >= 0, np.zeros((2, k)), *found[:2], np.zeros((k, k)), nothing, own[:0], nothing, found.curves
-    )
-    off = 0.0
-    for point, c, log_value in zip(points[known], change[known], log_f[known], strict=True):
-        told, error = law.log_scales(point[law.heads])
-        size = data * np.exp(2.0 * c + log_value)
-        off = max(off, float((np.abs(told - c) * size / (1.0 + size)).max()), abs(error - log_value))
-    return off
-
-
 def _around_the_mode(
-    density: ScaledDensity, x: np.ndarray, own: np.ndarray, n_weights: int, given: np.ndarray, scales: _Scales
+    density: ScaledDensity, x: np.ndarray, own: np.ndarray, n_weights: int, given: np.ndarray, scales: Scales
 ) -> Weights | None:
     """The law with the data's precision at the mode of the coordinates `own` (K,), given all else."""
     x, unit, k = x.copy(), density.unit, len(own)
@@ -502,7 +328,7 @@ def _around_the_mode(
         slopes = (columns / unit / unit[given][:, None])[:, own].T
         if not np.isfinite(slopes).all():
             return None
-    offsets, norms = _without_limits(k), np.zeros(k)
+    offsets, norms = without_limits(k), np.zeros(k)
     offsets[:, :n_weights], norms[:n_weights] = scales.offsets, scales.norms
     law = Weights(own, is_weight, of_prior, offsets, norms, data, score, given, slopes, scales.curves)
     whole = _precision(density, x, law)
@@ -554,7 +380,7 @@ def _where_scales_are_large(law: Weights, theta: np.ndarray, weak: np.ndarray) -
 
 
 def _prior(
-    density: ScaledDensity, x: np.ndarray, own: np.ndarray, n_weights: int, scales: _Scales
+    density: ScaledDensity, x: np.ndarray, own: np.ndarray, n_weights: int, scales: Scales
 ) -> np.ndarray | None:
     """E and h (2, K): the precision and the score of the prior, at 0, of weights and coefficients.
 
