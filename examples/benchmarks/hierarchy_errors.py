@@ -13,6 +13,8 @@ under one of the quantiles is off by more than 4.5 standard errors; a chain is o
     small         both levels centred, 10 groups of 2 to 7
     radon         groups with a common slope and an unknown error, as in the radon models
     intercepts    the same in a program that is not centred
+    lines         a line for each group, whose intercept and slope the data do not tie: two factors of single
+                  effects, both centred or not
     slopes        groups with an intercept and a slope that are correlated, centred
     scores        the same in a program that is not centred
     bounded       the same two, with an upper bound of the scales, near which some draws are
@@ -58,6 +60,21 @@ model {
 """
 INTERCEPTS = RADON.replace("alpha ~ normal(mu, tau)", "alpha ~ std_normal()").replace(
     "alpha[county]", "mu + tau * alpha[county]"
+)
+
+LINES = """
+data { int J; int N; vector[N] t; matrix[J, N] y; }
+parameters { vector[J] alpha; vector[J] beta; vector[2] mu; vector<lower=0>[2] tau; }
+model {
+  mu ~ normal(0, 3); tau ~ normal(0, 1);
+  alpha ~ normal(mu[1], tau[1]); beta ~ normal(mu[2], tau[2]);
+  for (j in 1:J) y[j] ~ normal(alpha[j] + beta[j] * t, 1);
+}
+"""
+LINES_NOT_CENTRED = (
+    LINES.replace("normal(mu[1], tau[1])", "std_normal()")
+    .replace("normal(mu[2], tau[2])", "std_normal()")
+    .replace("alpha[j] + beta[j] * t", "mu[1] + tau[1] * alpha[j] + (mu[2] + tau[2] * beta[j]) * t")
 )
 
 
@@ -113,6 +130,23 @@ def radon(rng: np.random.Generator, program: str = RADON) -> Case:
     return Case(program, data, {"tau": suite.quantiles(u, density.sum(axis=1))})
 
 
+def lines(rng: np.random.Generator) -> Case:
+    """Means over times and slopes are independent: each is normal around a mean, with tau and a known error."""
+    groups, n, u = int(rng.integers(5, 15)), int(rng.integers(3, 9)), np.linspace(-14.0, 2.0, 1_601)
+    t, tau = np.linspace(-1.0, 1.0, n), np.exp(rng.normal(-0.9, 0.6, 2))
+    alpha, beta = np.array([0.7, -0.4])[:, None] + tau[:, None] * rng.normal(size=(2, groups))
+    y = alpha[:, None] + beta[:, None] * t + rng.normal(size=(groups, n))
+    laws = []
+    for seen, error in ((y.mean(axis=1), 1.0 / n), (y @ t / (t @ t), 1.0 / (t @ t))):
+        variance = np.exp(2.0 * u) + error
+        along = groups * np.square(seen.mean()) / (variance + 9.0 * groups)
+        log_p = -0.5 * ((groups - 1) * np.log(variance) + np.log(variance + 9.0 * groups) + along)
+        log_p += -0.5 * groups * seen.var() / variance + stats.norm.logpdf(np.exp(u)) + u
+        laws.append(suite.quantiles(u, np.exp(log_p - log_p.max())))
+    program = (LINES, LINES_NOT_CENTRED)[int(rng.integers(2))]
+    return Case(program, {"J": groups, "N": n, "t": t, "y": y}, {"tau": np.array(laws)})
+
+
 def correlated(rng: np.random.Generator, program: str, upper: float = np.inf) -> Case:
     """Five to fourteen groups of three to six; scales and the correlation of all sizes."""
     scales, rho = np.exp(rng.normal(-1.0, 0.6, 2)), rng.uniform(-0.9, 0.9)
@@ -143,6 +177,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
     "small": small,
     "radon": radon,
     "intercepts": lambda rng: radon(rng, INTERCEPTS),
+    "lines": lines,
     "slopes": lambda rng: correlated(rng, effects.CENTRED),
     "scores": lambda rng: correlated(rng, effects.NOT_CENTRED),
     "bounded": bounded,

@@ -497,18 +497,48 @@ model {
 """
 
 
-def test_groups_with_one_effect_have_this_law_where_data_are_not_normal() -> None:
-    """Scores tell groups the law of normal data, and other data only about."""
+@pytest.mark.parametrize("normal", [False, True])
+def test_groups_with_one_effect_have_this_law(normal: bool) -> None:
     model = MODELS["items_centred"]
-    data = model.data(5)
-    rows, _, names = find(model.program, data | {"persons": 60, "y": data["y"][:60]})
+    program, data = model.program, model.data(5)
+    if normal:
+        program = program.replace("bernoulli_logit(theta - b[i])", "normal(theta - b[i], 1)")
+        program = program.replace("array[persons, items] int<lower=0, upper=1> y", "matrix[persons, items] y")
+    rows, _, names = find(program, data | {"persons": 60, "y": data["y"][:60]})
     (law,) = effects_of(rows)
     assert law.own.shape == (60, 1)
     assert [names[i] for i in law.heads] == ["sigma"]
     assert {names[i].partition(".")[0] for i in law.coefficients} == {"b"}
-    normal = model.program.replace("bernoulli_logit(theta - b[i])", "normal(theta - b[i], 1)")
-    normal = normal.replace("array[persons, items] int<lower=0, upper=1> y", "matrix[persons, items] y")
-    assert not has_effects(find(normal, data | {"persons": 60, "y": data["y"][:60]})[0])
+
+
+LINES = """
+data { int J; int T; vector[T] t; matrix[J, T] y; }
+parameters { vector[J] a; vector[J] b; vector[2] mu; vector<lower=0>[2] tau; real<lower=0> sigma; }
+model {
+  mu ~ normal(0, 3); tau ~ normal(0, 1); sigma ~ normal(0, 1);
+  a ~ normal(mu[1], tau[1]); b ~ normal(mu[2], tau[2]);
+  for (j in 1:J) y[j] ~ normal(a[j] + b[j] * t, sigma);
+}
+"""
+
+
+def lines(first: float) -> dict[str, Any]:
+    """Twelve groups seen at six times from `first` to 1; around 0 the data tie no intercept to its slope."""
+    rng, t = np.random.default_rng(8), np.linspace(first, 1.0, 6)
+    a, b = 1.0 + 0.5 * rng.normal(size=(12, 1)), 0.3 * rng.normal(size=(12, 1))
+    return {"J": 12, "T": 6, "t": t, "y": a + b * t + 0.5 * rng.normal(size=(12, 6))}
+
+
+def test_intercepts_and_slopes_that_data_do_not_tie_are_two_factors() -> None:
+    rows, _, names = find(LINES, lines(-1.0))
+    first, second = effects_of(rows)
+    assert {names[first.heads[0]], names[second.heads[0]]} == {"tau.1", "tau.2"}
+    for law in (first, second):
+        assert law.own.shape == (12, 1)
+        assert not len(law.ties)
+        assert [names[i].partition(".")[0] for i in law.coefficients] == ["mu"]
+    (together,) = effects_of(find(LINES, lines(0.0))[0])
+    assert together.own.shape == (12, 2)
 
 
 NESTED = """

@@ -122,9 +122,9 @@ def fit_effects(
     mode = space.find_mode(x)
     if mode is None:
         return None
-    simple = len(factors) <= 2 and all(_is_of_groups(factor) for factor in factors)
-    if space.quadratic and simple and not rotated:
-        return None  # data are normal: scores tell groups this law, of two levels too
+    of_groups = len(factors) == 2 and all(_is_of_groups(factor) for factor in factors) and not rotated
+    if of_groups and space.quadratic and space.tied:
+        return None  # the second law would be about right; scores tell groups the exact law of two levels
     if not space.quadratic:
         space.leave_out_intercepts()
     found = space.hessian(mode, whole=True)
@@ -149,6 +149,13 @@ class _Hessian(NamedTuple):
     cross: np.ndarray  # (J K, r + p) of the first factor and the others
     others: np.ndarray  # (r, r + p)
 
+    def has_ties(self) -> bool:
+        """Whether effects of the first factor and of others are tied to each other."""
+        own = np.sqrt(np.diagonal(self.first, axis1=1, axis2=2).ravel())
+        rest = np.sqrt(np.abs(np.diagonal(self.others)))
+        ties = np.abs(self.cross[:, : len(self.others)])
+        return bool((ties > _FAINT_TIE * own[:, None] * rest).any())
+
 
 class _Law(NamedTuple):
     """The effects of a factor, given all that comes later."""
@@ -170,6 +177,7 @@ class _EffectSpace:
         begins = np.cumsum([0, *(len(own) for own in self.later)])
         self.parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(begins)]
         self.quadratic = False  # whether one step of Newton's method led to the mode
+        self.tied = False  # whether effects of different factors are tied
         self._note_coefficients()
 
     def _note_coefficients(self) -> None:
@@ -250,6 +258,7 @@ class _EffectSpace:
             matrix, last = self.hessian(x), np.inf
             if matrix is None:
                 return None
+            self.tied |= matrix.has_ties()
             inverse = _Inverse(matrix)
             for step in range(_STEPS):
                 move = inverse.solve(np.concatenate([one.ravel() for one in score]))

@@ -35,9 +35,9 @@ _BEYOND, _FLAT = 10.0, 6  # and how far it goes on beyond a short ridge, in spre
 _GRID, _FAR = 60, 4.0  # points of the root's law, and how far they reach, as a normal law does
 _CELLS = 4_000  # of the integral of that law
 # Of the bends that are tried: how far their knots are from the middle, and their widths, in spreads, and
-# their strengths. Narrower and steeper ones may fit better, but trajectories break there.
+# their strengths. Narrower ones may fit better, but trajectories break there.
 _KNOTS = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0])
-_WIDE, _STRENGTHS = np.array([0.8, 1.1, 1.6, 2.5, 4.0]), np.array([0.3, 0.6, 1.2, 2.4, 4.0])
+_WIDE, _STRENGTHS = np.array([0.8, 1.1, 1.6, 2.5, 4.0]), np.array([0.3, 0.6, 1.2, 2.4, 4.0, 8.0, 16.0])
 # The root gets a bend if its log density is not normal by this, in the mean over such points,
 _NOT_NORMAL = 0.3
 _BETTER = 0.5  # and if a bend leaves at most this share of it
