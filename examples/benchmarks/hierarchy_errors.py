@@ -131,7 +131,7 @@ def radon(rng: np.random.Generator, program: str = RADON) -> Case:
 
 
 def lines(rng: np.random.Generator) -> Case:
-    """Means over times and slopes are independent: each is normal around a mean, with tau and a known error."""
+    """Means over times and slopes are independent, each normal around a mean, with tau and a known error."""
     groups, n, u = int(rng.integers(5, 15)), int(rng.integers(3, 9)), np.linspace(-14.0, 2.0, 1_601)
     t, tau = np.linspace(-1.0, 1.0, n), np.exp(rng.normal(-0.9, 0.6, 2))
     alpha, beta = np.array([0.7, -0.4])[:, None] + tau[:, None] * rng.normal(size=(2, groups))
