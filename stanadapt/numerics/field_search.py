@@ -39,7 +39,8 @@ DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so ma
 MOST_SEARCHES = 2
 FAR = 12.0  # the square of a standard normal vector is no draw's if it exceeds its mean by so many deviations
 FARTHEST = 3.0  # in standard deviations, for a coordinate of a point that is drawn in
-POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
+POOR = 2.0  # a field is given up if the divergence is larger with it by this factor,
+GOOD = 0.1  # but not if no more than this is left with it, where hardly anything could be better without
 _JUDGES = 30  # fewest draws that judge a field
 # Members that tell whether effects have partners, steps of their differences, in units, and the least entry
 # beside the diagonal.
@@ -208,6 +209,8 @@ def without_poor_field(
     if not len(field) or len(points) < _JUDGES:
         return transport
     z, score_z = transport_draws(field, points, scores)
+    if _divergence(z, score_z, low_rank=False) < GOOD:
+        return transport
     most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
     poor = all(_divergence(z, score_z, low_rank) > most for low_rank in (False, True))
     return others if poor else transport
