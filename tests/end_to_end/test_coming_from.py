@@ -139,7 +139,8 @@ def limited(function: Any, **defaults: Any) -> Any:
 
 
 LONG = ("draws", "warmup", "tune", "num_samples", "num_warmup", "iter_sampling", "iter_warmup")
-sample = limited(stanadapt.sample, progress=False, draws=MOST, warmup=MOST, seed=3)
+# One worker, since models of JAX have a process for each, which imports JAX anew for every line.
+sample = limited(stanadapt.sample, progress=False, draws=MOST, warmup=MOST, seed=3, workers=1)
 
 
 @pytest.fixture(scope="module")
