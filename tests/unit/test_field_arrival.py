@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt.numerics.field_search import FAR, draw_in
+from stanadapt.numerics.field_search import FAR, draw_in, without_poor_field
 from stanadapt.transport import composition
 from stanadapt.transport.bend import Bend, bend_rows
 from stanadapt.transport.field_table import field_rows, fields_of, middle_of_field
@@ -82,3 +82,18 @@ def test_a_head_far_out_comes_to_one_spread_of_its_middle(target: Any) -> None:
     assert found is not None
     assert found[0][HEAD] == pytest.approx(middle()[HEAD] - 0.4)
     np.testing.assert_array_equal(found[0][1:], z[1:])
+
+
+def test_a_field_is_given_up_where_draws_are_better_off_without_it() -> None:
+    """Those that are standard normal in its coordinates keep it, and few draws do not judge."""
+    rows, rng = learn_walk(), np.random.default_rng(4)
+    x = rng.normal(size=(60, D))
+    assert not len(without_poor_field(rows, x, -x, 0))
+    assert without_poor_field(rows, x, -x, 40) is rows
+    scores = np.empty((60, D))
+    for k in range(60):
+        away = rng.normal(size=D)
+        z = middle() + SPREAD * away
+        composition.into_x(rows, z, x[k])
+        scores[k] = composition.score_in_x(rows, z, x[k], -away / SPREAD)
+    assert without_poor_field(rows, x, scores, 0) is rows

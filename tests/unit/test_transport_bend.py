@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from stanadapt.transport.bend import Bend, bend, bend_rows, bends_of, learn_bends, unbend
-from stanadapt.transport.composition import transport_draws
+from stanadapt.transport.composition import points_in_z, transport_draws
+from stanadapt.transport.fields.head_law import LOWEST, fit_bend
 
 NOBODY = np.zeros(0, np.int64)
 
@@ -130,3 +131,22 @@ def test_a_bend_reaches_beyond_the_draws_and_no_farther() -> None:
 def test_unbend_is_the_inverse(strength: float, reach: float) -> None:
     for t in np.concatenate((np.linspace(-40.0, 40.0, 401), [-1e6, 1e6])):
         assert unbend(bend(t, strength, reach)[0], strength, reach) == pytest.approx(t, rel=1e-10, abs=1e-10)
+
+
+@pytest.mark.parametrize("shape", [0.05, 0.1, 0.5, 1.0])
+def test_a_bend_that_is_fitted_to_a_log_density_makes_a_law_nearly_normal(shape: float) -> None:
+    """Of log-gamma variables: the smaller the shape, the longer the left tail beside the steep right end."""
+    middle, spread = np.log(shape), shape**-0.5
+    reaches = np.array([1.0, 2.0, 3.0, 4.5, 6.5, 9.5, 14.0, 21.0, 32.0])
+    at = middle + spread * np.concatenate(([0.0], -reaches, reaches))
+    heights = shape * at - np.exp(at)
+    heights -= heights[0]
+    kept = heights > -LOWEST - 1.0
+    fitted = fit_bend(at[kept], heights[kept], 0, spread)
+    assert fitted is not None
+    draws = stats.loggamma(shape).rvs(size=(20_000, 1), random_state=np.random.default_rng(1))
+    z = points_in_z(bend_rows([fitted[0]], apart=True), draws)[:, 0]
+    assert stats.skew(draws[:, 0]) < -1.1
+    assert abs(stats.skew(z)) < 0.3
+    assert abs(stats.kurtosis(z)) < 0.8
+    assert fitted[1] == pytest.approx(z.std(), rel=0.25)
