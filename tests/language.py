@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stanadapt import Posterior
+from stanadapt.errors import EvaluationError
 from stanadapt.model.backends.contract import RefusedError
 
 PAGE = Path(__file__).parents[1] / "docs" / "how" / "coverage.md"
@@ -495,8 +496,8 @@ SECTIONS: dict[str, list[Feature]] = {
                     "multi_normal_cholesky": "v | v, e",
                     "multi_student_t": "v | 3, v, e",
                     "multi_student_t_cholesky": "v | 3, v, e",
-                    "multi_gp": "e | e, p",
-                    "multi_gp_cholesky": "e | e, p",
+                    "multi_gp": "[v'] | e, [1.0]'",
+                    "multi_gp_cholesky": "[v'] | e, [1.0]'",
                     "dirichlet": "p | [1.0, 2.0]'",
                     "gaussian_dlm_obs": "[v'] | [[1.0]], [[1.0]], [1.0]', [[1.0]], [0.0]', [[1.0]]",
                 }.items()
@@ -603,7 +604,9 @@ SECTIONS: dict[str, list[Feature]] = {
 
 
 def refusal(feature: Feature) -> str:
-    """What stanli says in refusing the program of a feature; nothing where it runs, at every point tried."""
+    """What stanli says in refusing the program of a feature, or to evaluate it; nothing where it runs, at every
+    point tried.
+    """
     with tempfile.TemporaryDirectory() as name:
         program = Path(name) / "program.stan"
         program.write_text(feature.code, "utf-8")
@@ -614,7 +617,10 @@ def refusal(feature: Feature) -> str:
             return str(error)
     for seed in range(_SEEDS):
         x = np.random.default_rng(seed).uniform(-1.0, 1.0, posterior.dim)
-        value, score = posterior.log_density_gradient(x)
+        try:
+            value, score = posterior.log_density_gradient(x)
+        except EvaluationError as error:
+            return str(error)
         values = posterior.constrain(x, transformed=True, generated=True).values()
         assert np.isfinite(value), feature.name
         assert np.isfinite(score).all(), feature.name
