@@ -209,10 +209,11 @@ def without_poor_field(
     if not len(field) or len(points) < _JUDGES:
         return transport
     z, score_z = transport_draws(field, points, scores)
-    if _divergence(z, score_z, low_rank=False) < GOOD:
+    left = _divergence(z, score_z, low_rank=False)
+    if left < GOOD:
         return transport
     most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
-    poor = all(_divergence(z, score_z, low_rank) > most for low_rank in (False, True))
+    poor = left > most and _divergence(z, score_z, low_rank=True) > most
     return others if poor else transport
 
 

@@ -187,18 +187,22 @@ def fit_bend(at: np.ndarray, log_density: np.ndarray, place: int, spread: float)
     shares = np.cumsum(np.exp(law(grid) - log_density.max()))
     x = np.interp(ndtr(np.linspace(-_FAR, _FAR, _GRID)), shares / shares[-1], grid)
     log_law, side = law(x), 1.0 if x[-1] - middle > middle - x[0] else -1.0
-    # The first of the bends is none.
-    axes = np.meshgrid(side * spread * _KNOTS, _STRENGTHS, spread * _WIDE, indexing="ij")
-    knots, strengths, widths = (
-        np.append(first, axis.ravel()) for first, axis in zip((0.0, 0.0, spread), axes, strict=True)
-    )
-    knots += middle
-    few = np.ascontiguousarray(x[::_EACH]), np.ascontiguousarray(log_law[::_EACH])
-    left, _ = left_by_bends(*few, knots, strengths, widths, side, 1.0)
-    best = 1 + int(np.where(np.isnan(left[1:]), np.inf, left[1:]).argmin())
-    two = [0, best]
-    left, squares = left_by_bends(x, log_law, knots[two], strengths[two], widths[two], side, 1.0)
-    if left[0] < _NOT_NORMAL**2 or not (left[1] < _BETTER**2 * left[0] and squares[1] < 0.0):
+
+    def left_by(every: int, *bends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What bends leave on some of the points, and the coefficients of the square, see `left_by_bends`."""
+        points = np.ascontiguousarray(x[::every]), np.ascontiguousarray(log_law[::every])
+        left: tuple[np.ndarray, np.ndarray] = left_by_bends(*points, *bends, side, 1.0)
+        return left
+
+    without = left_by(1, np.array([middle]), np.zeros(1), np.array([spread]))[0][0]
+    if without < _NOT_NORMAL**2:
+        return None
+    axes = np.meshgrid(middle + side * spread * _KNOTS, _STRENGTHS, spread * _WIDE, indexing="ij")
+    knots, strengths, widths = (axis.ravel() for axis in axes)
+    of_few, _ = left_by(_EACH, knots, strengths, widths)
+    best = int(np.where(np.isnan(of_few), np.inf, of_few).argmin())
+    (left,), (square,) = left_by(1, knots[[best]], strengths[[best]], widths[[best]])
+    if not (left < _BETTER**2 * without and square < 0.0):
         return None
     bend = Bend(place, float(knots[best]), float(strengths[best]), float(widths[best]), side, 1.0)
-    return bend, float(np.sqrt(-0.5 / squares[1]))
+    return bend, float(np.sqrt(-0.5 / square))
