@@ -655,7 +655,8 @@ _HEAD = """# What of Stan's language runs without a compiler
 stanli runs Stan programs without a C++ compiler. What it does not cover it refuses, in a sentence with the
 line and, where there is one, another way to say the same; with BridgeStan's sources at hand the program is
 compiled instead. This page is made by `python tests/language.py`, which opens a small program for every
-feature named here and evaluates its log density, gradient and values at some points; a test sees that the
+feature named here and evaluates its log density, gradient and values at some points; a program that opens and
+cannot be evaluated does not run, as `multi_gp` of data with fewer rows than columns. A test sees that the
 page is what it makes. A feature that is not named has not been tried.
 """
 

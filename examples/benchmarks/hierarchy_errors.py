@@ -44,7 +44,7 @@ sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parent
 import test_effects as effects
 import test_hierarchies as suite
 
-from hierarchies import two_level_program
+from hierarchies import lines_program, two_level_program
 from weights import WEIGHTS, WEIGHTS_NOT_CENTRED, laws_of_weights, weights_of
 
 OFF, CHAIN_OFF = 4.5, 6.0  # standard errors
@@ -60,21 +60,6 @@ model {
 """
 INTERCEPTS = RADON.replace("alpha ~ normal(mu, tau)", "alpha ~ std_normal()").replace(
     "alpha[county]", "mu + tau * alpha[county]"
-)
-
-LINES = """
-data { int J; int N; vector[N] t; matrix[J, N] y; }
-parameters { vector[J] alpha; vector[J] beta; vector[2] mu; vector<lower=0>[2] tau; }
-model {
-  mu ~ normal(0, 3); tau ~ normal(0, 1);
-  alpha ~ normal(mu[1], tau[1]); beta ~ normal(mu[2], tau[2]);
-  for (j in 1:J) y[j] ~ normal(alpha[j] + beta[j] * t, 1);
-}
-"""
-LINES_NOT_CENTRED = (
-    LINES.replace("normal(mu[1], tau[1])", "std_normal()")
-    .replace("normal(mu[2], tau[2])", "std_normal()")
-    .replace("alpha[j] + beta[j] * t", "mu[1] + tau[1] * alpha[j] + (mu[2] + tau[2] * beta[j]) * t")
 )
 
 
@@ -143,8 +128,8 @@ def lines(rng: np.random.Generator) -> Case:
         log_p = -0.5 * ((groups - 1) * np.log(variance) + np.log(variance + 9.0 * groups) + along)
         log_p += -0.5 * groups * seen.var() / variance + stats.norm.logpdf(np.exp(u)) + u
         laws.append(suite.quantiles(u, np.exp(log_p - log_p.max())))
-    program = (LINES, LINES_NOT_CENTRED)[int(rng.integers(2))]
-    return Case(program, {"J": groups, "N": n, "t": t, "y": y}, {"tau": np.array(laws)})
+    program = lines_program(not rng.integers(2), known_error=True)
+    return Case(program, {"J": groups, "T": n, "t": t, "y": y, "sigma": 1.0}, {"tau": np.array(laws)})
 
 
 def correlated(rng: np.random.Generator, program: str, upper: float = np.inf) -> Case:

@@ -10,6 +10,7 @@ import pytest
 
 import stanadapt
 from densities import in_maps
+from hierarchies import lines_program
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import composition
 from stanadapt.transport.bend import Bend, bend_rows, bends_of
@@ -511,17 +512,6 @@ def test_groups_with_one_effect_have_this_law(normal: bool) -> None:
     assert {names[i].partition(".")[0] for i in law.coefficients} == {"b"}
 
 
-LINES = """
-data { int J; int T; vector[T] t; matrix[J, T] y; }
-parameters { vector[J] a; vector[J] b; vector[2] mu; vector<lower=0>[2] tau; real<lower=0> sigma; }
-model {
-  mu ~ normal(0, 3); tau ~ normal(0, 1); sigma ~ normal(0, 1);
-  a ~ normal(mu[1], tau[1]); b ~ normal(mu[2], tau[2]);
-  for (j in 1:J) y[j] ~ normal(a[j] + b[j] * t, sigma);
-}
-"""
-
-
 def lines(first: float) -> dict[str, Any]:
     """Twelve groups seen at six times from `first` to 1; around 0 the data tie no intercept to its slope."""
     rng, t = np.random.default_rng(8), np.linspace(first, 1.0, 6)
@@ -529,15 +519,16 @@ def lines(first: float) -> dict[str, Any]:
     return {"J": 12, "T": 6, "t": t, "y": a + b * t + 0.5 * rng.normal(size=(12, 6))}
 
 
-def test_intercepts_and_slopes_that_data_do_not_tie_are_two_factors() -> None:
-    rows, _, names = find(LINES, lines(-1.0))
+@pytest.mark.parametrize("centred", [True, False])
+def test_intercepts_and_slopes_that_data_do_not_tie_are_two_factors(centred: bool) -> None:
+    rows, _, names = find(lines_program(centred), lines(-1.0))
     first, second = effects_of(rows)
     assert {names[first.heads[0]], names[second.heads[0]]} == {"tau.1", "tau.2"}
     for law in (first, second):
         assert law.own.shape == (12, 1)
         assert not len(law.ties)
         assert [names[i].partition(".")[0] for i in law.coefficients] == ["mu"]
-    (together,) = effects_of(find(LINES, lines(0.0))[0])
+    (together,) = effects_of(find(lines_program(centred), lines(0.0))[0])
     assert together.own.shape == (12, 2)
 
 
