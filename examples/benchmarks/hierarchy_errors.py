@@ -5,7 +5,8 @@
 Every run has data and a seed of its own. What is known are quantiles of the scales, from 0.1 to 99.9 %: other
 parameters are integrated out, and the scales are summed on a grid. A run is off if the share of its draws
 under one of the quantiles is off by more than 4.5 standard errors; a chain is off if its own share under the
-1, 5, 50, 95 or 99 % quantile is off by more than 6. Kinds:
+1, 5, 50, 95 or 99 % quantile is off by more than 6. Laws come from the test suites, which need pytest
+(`pip install .[test]`). Kinds:
 
     centred, mixed, mirrored, standardised    hierarchies of two levels, theta ~ N(mu[parent], tau) and
                   mu ~ N(mu0, omega), with 5 to 12 groups of 1 to 9 members: both levels centred; theta alone
