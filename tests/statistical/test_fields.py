@@ -67,6 +67,25 @@ model {
   y ~ normal(h[seen], 0.5);
 }
 """
+COEFFICIENTS = """
+data {{ int T; matrix[T, 2] x; vector[T] y; }}
+parameters {{ vector[2] b; vector[2] log_s; {declaration} }}
+model {{
+  matrix[T, 2] walks;
+  for (k in 1:2) walks[, k] = b[k] + exp(log_s[k]) * cumulative_sum(to_vector({steps}));
+  b ~ std_normal(); log_s ~ std_normal();
+  for (k in 1:2) to_vector({steps}) ~ std_normal();
+  y ~ normal(rows_dot_product(x, walks), 0.5);
+}}
+"""
+SUMS = """
+data { int T; vector[T] y; }
+parameters { real log_s; real log_e; vector[T] z; }
+model {
+  log_s ~ normal(-2, 1); log_e ~ std_normal(); z ~ std_normal();
+  y ~ normal(exp(log_s) * cumulative_sum(cumulative_sum(z)), exp(log_e));
+}
+"""
 PROCESS = """
 data { int N; array[N] real t; vector[N] y; }
 parameters { real log_alpha; real log_rho; vector[N] z; }
@@ -198,6 +217,72 @@ def test_a_series_in_its_innovations_is_right(seed: int) -> None:
     assert has_heads(adaptation, 0, 1).any()
     for name, law in zip(("log_s", "a"), laws, strict=True):
         assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
+
+
+@functools.cache
+def coefficients() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """A regression on two columns whose coefficients are walks of 40 days; quantiles of both log scales."""
+    rng, n = np.random.default_rng(9), 40
+    x = rng.normal(size=(n, 2))
+    walks = np.cumsum(rng.normal(size=(n, 2)) * [0.3, 0.1], axis=0)
+    y = (x * walks).sum(axis=1) + 0.5 * rng.normal(size=n)
+    products = [np.outer(column, column) for column in x.T]
+    days = np.minimum.outer(np.arange(n), np.arange(n)) + 1.0
+
+    def log_density(u: float, v: float) -> float:
+        ways = [1.0 + np.exp(2.0 * one) * days for one in (u, v)]
+        covariance = products[0] * ways[0] + products[1] * ways[1] + 0.25 * np.eye(n)
+        return float(-0.5 * (u * u + v * v)) + log_normal(y, covariance)
+
+    return {"T": n, "x": x, "y": y}, quantiles_of_two(log_density, (-6.0, 3.0), (-6.0, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("declaration", "steps"),
+    [("matrix[T, 2] z;", "z[, k]"), ("matrix[2, T] z;", "z[k]")],
+    ids=["columns", "rows"],
+)
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_coefficients_that_are_walks_have_the_law_of_their_scales(
+    seed: int, declaration: str, steps: str
+) -> None:
+    """Two series of innovations in one variable, which the data of a day tie: every entry of a factor."""
+    data, laws = coefficients()
+    program = COEFFICIENTS.format(declaration=declaration, steps=steps)
+    posterior, adaptation, findings = run(program, data, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 2, 3).any()
+    for k, law in enumerate(laws):
+        draws = posterior["log_s"].values[..., k]
+        assert np.abs(errors(draws, law)).max() < LIMIT
+        for chain in draws:
+            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+
+
+@functools.cache
+def sums_of_sums() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """40 terms of a walk whose steps are a walk, with noise; quantiles of both log scales."""
+    rng, n = np.random.default_rng(10), 40
+    sums = np.tril(np.ones((n, n))) @ np.tril(np.ones((n, n)))
+    y = 0.1 * sums @ rng.normal(size=n) + rng.normal(size=n)
+
+    def log_density(u: float, v: float) -> float:
+        covariance = np.exp(2.0 * u) * sums @ sums.T + np.exp(2.0 * v) * np.eye(n)
+        return -0.5 * ((u + 2.0) ** 2 + v * v) + log_normal(y, covariance)
+
+    return {"T": n, "y": y}, quantiles_of_two(log_density, (-7.0, 1.0), (-1.5, 1.5))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_sums_of_sums_have_the_law_of_their_scales(seed: int) -> None:
+    """Innovations of which a term depends on the two before: regressions that answers tell to few digits."""
+    data, laws = sums_of_sums()
+    posterior, adaptation, findings = run(SUMS, data, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 0, 1).any()
+    for name, law in zip(("log_s", "log_e"), laws, strict=True):
+        draws = posterior[name].values
+        assert np.abs(errors(draws, law)).max() < LIMIT
+        for chain in draws:
+            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
 
 
 @functools.cache

@@ -84,10 +84,12 @@ def test_probes_give_the_series_and_its_curvature(unseen: list[int]) -> None:
     matrix = into_series.T @ np.diag(curvature) @ into_series
     probes = rng.normal(size=(6, T))
     series = solve_probes(probes, probes @ matrix)
-    np.testing.assert_allclose(series.rho, rho, atol=1e-7)
+    np.testing.assert_allclose(series.rho, rho[None], atol=1e-7)
     np.testing.assert_allclose(series.curvature, curvature, rtol=1e-6, atol=1e-9)
     probe = rng.normal(size=T)
-    np.testing.assert_allclose(predict(Series(rho, curvature), probe), matrix @ probe, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        predict(Series(rho[None], curvature), probe), matrix @ probe, rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("stationary", [False, True])
@@ -162,6 +164,52 @@ def test_a_field_makes_innovations_standard_normal(move: tuple[float, float]) ->
     moved = np.array([in_z(mean + column) - at_mean for column in columns])
     assert np.sqrt(np.mean(np.square(at_mean))) < 0.1
     assert np.linalg.norm(moved.T @ moved - np.eye(T)) / np.sqrt(T) < 0.1
+
+
+@pytest.mark.parametrize("in_rows", [False, True])
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_matrix_has_a_series_in_each_column_or_row(k: int, in_rows: bool) -> None:
+    """Walks that data of each day tie, as coefficients of a regression on k columns."""
+    days = 24
+    rng, n = np.random.default_rng(5), days * k
+    places = np.arange(n).reshape(days, k).T if in_rows else np.arange(n).reshape(k, days)
+    sums, columns = np.tril(np.ones((days, days))), rng.normal(size=(days, k))
+    design = np.zeros((days, n))
+    for own, column in zip(places, columns.T, strict=True):
+        design[:, own] = column[:, None] * sums
+    precision, score_at_zero = np.eye(n) + design.T @ design, design.T @ rng.normal(size=days)
+
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = score_at_zero - precision @ x
+        return float(x @ (score + score_at_zero) / 2.0)
+
+    x = rng.normal(size=n)
+    series, _ = find_innovations(evaluate, x, np.ones(n), np.zeros(n, np.int64))
+    assert series is not None
+    for own in places:
+        np.testing.assert_allclose(series.x[own], np.cumsum(x[own]), atol=1e-6)
+
+
+@pytest.mark.parametrize("rho", [(2.0, -1.0), (1.2, -0.5), (0.4, 0.5)], ids=["sums", "waves", "slow"])
+def test_a_term_may_depend_on_the_two_before(rho: tuple[float, float]) -> None:
+    """Sums of sums, whose answers hardly change with time, and autoregressions; some terms have no data."""
+    rng = np.random.default_rng(6)
+    into_series = np.linalg.inv(np.eye(T) - rho[0] * np.eye(T, k=-1) - rho[1] * np.eye(T, k=-2))
+    curvature = rng.uniform(0.1, 2.0, T)
+    curvature[[0, 7, 8, T - 1]] = 0.0
+    precision = np.eye(T) + into_series.T @ np.diag(curvature) @ into_series
+
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = -precision @ x
+        return float(0.5 * x @ score)
+
+    x = rng.normal(size=T)
+    series, _ = find_innovations(evaluate, x, np.ones(T), np.zeros(T, np.int64))
+    assert series is not None
+    np.testing.assert_allclose(series.x, into_series @ x, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        1.0 / series.unit[:-2] ** 2, (1.0 + rho[0] ** 2 + rho[1] ** 2 + curvature)[:-2], rtol=1e-3
+    )
 
 
 def test_other_densities_have_no_series() -> None:

@@ -28,7 +28,9 @@ from .rotation_search import find_rotations, without_ties
 from .weights_search import find_weights
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
-LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
+# So many coordinates must hang together, in a series for instance, and this share of all that are not wide
+# must be in such a series.
+LEAST_TIED, TIED = 15, 0.4
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
 HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where heads would be too many
@@ -372,9 +374,8 @@ def _are_tied(coupling: Coupling) -> bool:
     between = coupling.pattern[narrow][:, narrow]
     if np.median(np.asarray(between.sum(axis=0)).ravel()) < 3.0:  # most have one neighbour, or none
         return False
-    parts = connected_components(between, directed=False)[1]
-    largest = int(np.bincount(parts).max())
-    return largest >= max(LEAST_TIED, TIED * len(narrow))
+    sizes = np.bincount(connected_components(between, directed=False)[1])
+    return bool(sizes[sizes >= LEAST_TIED].sum() >= max(LEAST_TIED, TIED * len(narrow)))
 
 
 def choose_heads(strengths: dict[int, float], least: float = HEAD) -> np.ndarray:

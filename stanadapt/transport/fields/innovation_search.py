@@ -11,6 +11,7 @@ is the whole of -H.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +24,12 @@ from .law_fit import bounded_features, scale_features
 from .probes import FEW_NEIGHBOURS, Evaluate, ScaledDensity
 
 PROBES = 6  # and one more that judges
+_FIRST = 1e-3  # a smaller regression, beside the largest, is none
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
 _TIED = 0.1  # a series has regressions as large as this, by their root mean square
+# Series of one variable: so many terms has each of them at least, and so many of them may be tied by data.
+_SHORTEST, _MOST_TIED = 10, 8
 MOST_CANDIDATES = 40  # coordinates that rho may depend on
 MOST_HEADS = 2
 _MOVE = 0.5  # of a candidate, in units; rho has to change by more than _CHANGES
@@ -35,12 +39,13 @@ _PAIRS = 1.0, 2.5  # and between two
 _RATES = 1.0, 2.0  # of logistic functions of the heads
 _TEMPER, _LEAST_WEIGHT = 6.0, 0.05  # a point counts by the normal density, to the power 1 / _TEMPER
 _CUTOFF = 1e-7
+_NEWTON, _APART = 6, 1e-4  # steps towards regressions on two terms, and those of differences
 
 
 class Series(NamedTuple):
     """What probes say of innovations at a point."""
 
-    rho: np.ndarray  # (n,) the first number is 0
+    rho: np.ndarray  # (p, n) regressions on 1 to p terms before; those on terms that there are not are 0
     curvature: np.ndarray  # (n,) d
 
 
@@ -61,27 +66,68 @@ def find_innovations(
     `evaluate` is the density in x; the other arguments are those of `learn_field`.
     """
     density = ScaledDensity(evaluate, np.ones(x.size))
-    found = {}
+    found: list[tuple[np.ndarray, Series]] = []
     for number in np.unique(variables):
         own = np.flatnonzero(variables == number)
         if len(own) > FEW_NEIGHBOURS:
-            series = series_at(density, x, own)
-            if series is not None and np.sqrt(np.mean(np.square(series.rho))) > _TIED:
-                found[int(number)] = series
+            found += _series_of(density, x, own)
     if not found:
         return None, density.gradients
-    members = [np.flatnonzero(variables == number) for number in found]
-    law = _fit(density, x, unit, variables, members, list(found.values()))
+    law = _fit(density, x, unit, variables, [own for own, _ in found], [series for _, series in found])
     if law is None:
         return None, density.gradients
     rows = field_rows(law, density.gradients, INNOVATIONS)
 
     there, scale = x.copy(), unit.copy()
     innovations.into_u(rows, there)
-    for own, series in zip(members, found.values(), strict=True):
-        after = np.append(series.rho[1:], 0.0)
-        scale[own] = 1.0 / np.sqrt(1.0 + np.square(after) + np.maximum(series.curvature, 0.0))
+    for own, series in found:
+        of_later = sum(
+            np.append(np.square(rho[lag:]), np.zeros(lag)) for lag, rho in enumerate(series.rho, 1)
+        )
+        scale[own] = 1.0 / np.sqrt(1.0 + of_later + np.maximum(series.curvature, 0.0))
     return Innovations(rows, there, scale, density.gradients), density.gradients
+
+
+def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[tuple[np.ndarray, Series]]:
+    """The series, at `x` (d,), whose innovations the coordinates `own` (n,) of a variable are, with those of
+    each: one series, or several of equal length, in the columns or rows of a matrix; or no series.
+
+    Series that data do not tie are one series, with regressions of 0 where the next one begins. But data of a
+    day may depend on all, as in a regression whose coefficients are walks. Then each is probed by itself, and
+    probes of one series see the diagonal of that alone.
+    """
+    for members in _divisions(own):
+        found = _each(density, x, members[:1])
+        if not found or len(members) == 1:
+            if found:
+                return found
+            continue
+        found = _each(density, x, members.reshape(1, -1))
+        if not found and len(members) <= _MOST_TIED:
+            found = _each(density, x, members)
+        if found:
+            return found
+    return []
+
+
+def _each(density: ScaledDensity, x: np.ndarray, members: np.ndarray) -> list[tuple[np.ndarray, Series]]:
+    """The series that rows of coordinates `members` (k, n) are innovations of; none if one of them is not."""
+    found: list[tuple[np.ndarray, Series]] = []
+    for own in members:
+        series = series_at(density, x, own)
+        if series is None or not np.sqrt(np.mean(np.square(series.rho))) > _TIED:
+            return []
+        found.append((own, series))
+    return found
+
+
+def _divisions(own: np.ndarray) -> Iterator[np.ndarray]:
+    """The coordinates `own` (n,) as one series, and divided into several (k, n / k)."""
+    yield own[None]
+    for k in range(2, len(own) // _SHORTEST + 1):
+        if len(own) % k == 0:
+            yield own.reshape(k, -1)
+            yield own.reshape(-1, k).T
 
 
 def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series | None:
@@ -96,11 +142,13 @@ def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series 
     answers = density.curvatures(x, directions)[:, own] - probes
     if np.isnan(answers).any():
         return None
-    series = solve_probes(probes[1:], answers[1:])
-    if not (np.all(np.isfinite(series.rho)) and np.all(np.isfinite(series.curvature))):
-        return None
-    left = answers[0] - predict(series, probes[0])
-    return series if np.linalg.norm(left) < _WRONG * np.linalg.norm(answers[0]) else None
+    for solve in (solve_probes, solve_second_order):
+        series = solve(probes[1:], answers[1:])
+        if np.all(np.isfinite(series.rho)) and np.all(np.isfinite(series.curvature)):
+            left = answers[0] - predict(series, probes[0])
+            if np.linalg.norm(left) < _WRONG * np.linalg.norm(answers[0]):
+                return series
+    return None
 
 
 def solve_probes(probes: np.ndarray, answers: np.ndarray) -> Series:
@@ -121,18 +169,51 @@ def solve_probes(probes: np.ndarray, answers: np.ndarray) -> Series:
             u = probes[:, t + 1] + rho[t + 1] * u
         else:
             curvature[t] = along @ answers[:, t]
-    return Series(rho, curvature)
+    return Series(rho[None], curvature)
+
+
+def solve_second_order(probes: np.ndarray, answers: np.ndarray) -> Series:
+    """The same, where a term depends on the two before it, in the same way at all times.
+
+    Sums of sums are such a series. Answers change slowly with time then, so that those of one time tell rho
+    to few digits; those of all times together do.
+    """
+    n = probes.shape[1]
+    first = np.column_stack((answers[:, 1], answers[:, 2], probes[:, 0]))
+    rho = np.linalg.lstsq(first, answers[:, 0])[0][:2]
+
+    def unexplained(rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        u, own = _into_series(np.outer(rho, np.ones(n)), probes), answers.copy()
+        for lag, one in enumerate(rho, 1):
+            own[:, :-lag] -= one * answers[:, lag:]
+        curvature = (u * own).sum(axis=0) / np.square(u).sum(axis=0)
+        return (own - curvature * u).ravel(), curvature
+
+    for _ in range(_NEWTON):
+        left = unexplained(rho)[0]
+        slopes = [(unexplained(rho + _APART * axis)[0] - left) / _APART for axis in np.eye(2)]
+        rho = rho - np.linalg.lstsq(np.column_stack(slopes), left)[0]
+    regressions = np.outer(rho, np.ones(n))
+    regressions[0, :1] = regressions[1, :2] = 0.0
+    return Series(regressions, unexplained(rho)[1])
+
+
+def _into_series(rho: np.ndarray, probes: np.ndarray) -> np.ndarray:
+    """B w (k, n) for probes w (k, n)."""
+    u = probes.copy()
+    for t in range(1, u.shape[1]):
+        for lag in range(1, min(len(rho), t) + 1):
+            u[:, t] += rho[lag - 1, t] * u[:, t - lag]
+    return u
 
 
 def predict(series: Series, probe: np.ndarray) -> np.ndarray:
     """The answer (n,) to a probe (n,)."""
-    rho, n = series.rho, len(series.rho)
-    answer = probe.copy()
-    for t in range(1, n):
-        answer[t] += rho[t] * answer[t - 1]
-    answer *= series.curvature
-    for t in range(n - 2, -1, -1):
-        answer[t] += rho[t + 1] * answer[t + 1]
+    rho, n = series.rho, len(probe)
+    answer = series.curvature * _into_series(rho, probe[None])[0]
+    for t in range(n - 1, -1, -1):
+        for lag in range(1, min(len(rho), n - 1 - t) + 1):
+            answer[t] += rho[lag - 1, t + lag] * answer[t + lag]
     return answer
 
 
@@ -154,9 +235,11 @@ def _fit(
         point = x.copy()
         point[heads] = theta
         series = [series_at(density, point, own) for own in members]
-        return None if None in series else np.concatenate([one.rho for one in series if one is not None])
+        known = [one for one in series if one is not None]
+        return _rho_of(known, order) if len(known) == len(members) else None
 
-    middle = np.concatenate([one.rho for one in found])
+    order = max(len(one.rho) for one in found)
+    middle = _rho_of(found, order)
     strengths = {}
     for k in few:
         ahead = rho_at(x[[k]] + _MOVE * unit[k], np.array([k]))
@@ -174,11 +257,13 @@ def _fit(
             thetas.append(x[heads] + move * unit[heads])
             values.append(rho)
             heights.append(-0.5 * float(move @ move))
-    # A field's order is that of elimination: the last innovation first. Each has an entry for the one before.
+    # A field's order is that of elimination: the last innovation first. Each has entries for those before.
     rho, places = np.array(values), np.array(thetas).reshape(len(values), len(heads))
-    log_scales = _separate_first(rho, [len(one.rho) for one in found])
-    own, n = np.concatenate(members)[::-1].copy(), len(middle)
-    best = _best_fit(places, -rho[:, ::-1][:, : n - 1], np.array(heights), unit[heads])
+    log_scales = _separate_first(rho[:, 0])
+    own, n = np.concatenate(members)[::-1].copy(), middle.shape[1]
+    lags = [(t, lag) for t in range(n - 1, -1, -1) for lag in range(1, min(order, t) + 1)]
+    times, steps = np.array(lags).T
+    best = _best_fit(places, -rho[:, steps - 1, times], np.array(heights), unit[heads])
     of_s = _fit_features(
         places,
         log_scales[:, ::-1],
@@ -197,25 +282,30 @@ def _fit(
         (of_s.basis, none, best.basis),
         np.zeros(n),
         own,
-        np.minimum(np.arange(n + 1), n - 1),
-        np.arange(1, n),
+        np.append(0, np.cumsum(np.minimum(np.arange(n - 1, -1, -1), order))),
+        n - 1 - times + steps,
         (of_s.coefficients, zeros, best.coefficients),
     )
 
 
-def _separate_first(rho: np.ndarray, lengths: list[int]) -> np.ndarray:
-    """The log scales s (p, n) with which a second term follows the first one as the third does the second.
+def _rho_of(found: list[Series], order: int) -> np.ndarray:
+    """The regressions (order, n) of several series, one after another."""
+    return np.concatenate([np.pad(one.rho, ((0, order - len(one.rho)), (0, 0))) for one in found], axis=1)
+
+
+def _separate_first(rho: np.ndarray) -> np.ndarray:
+    """The log scales s (q, n) with which a second term follows the first one as the third does the second.
 
     A series that begins with its stationary law has a first term whose scale grows without bounds, and so
-    does its second rho (p, n), which is changed.
+    does its second rho (q, n), which is changed. A series begins where rho is 0.
     """
-    log_scales, begin = np.zeros(rho.shape), 0
-    for length in lengths:
+    log_scales = np.zeros(rho.shape)
+    is_first = np.abs(rho[0]) < _FIRST * np.abs(rho[0]).max()
+    for begin in np.flatnonzero(is_first[:-2] & ~is_first[1:-1] & ~is_first[2:]):
         second, third = rho[:, begin + 1], rho[:, begin + 2]
         if np.all(second * third > 0.0):
             log_scales[:, begin] = np.log(second / third)
             rho[:, begin + 1] = third
-        begin += length
     return log_scales
 
 
