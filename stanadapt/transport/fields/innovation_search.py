@@ -290,7 +290,8 @@ def _fit(
 
 def _rho_of(found: list[Series], order: int) -> np.ndarray:
     """The regressions (order, n) of several series, one after another."""
-    return np.concatenate([np.pad(one.rho, ((0, order - len(one.rho)), (0, 0))) for one in found], axis=1)
+    padded = [np.pad(one.rho, ((0, order - len(one.rho)), (0, 0))) for one in found]
+    return np.asarray(np.concatenate(padded, axis=1))
 
 
 def _separate_first(rho: np.ndarray) -> np.ndarray:
