@@ -210,7 +210,7 @@ def _into_series(rho: np.ndarray, probes: np.ndarray) -> np.ndarray:
 def predict(series: Series, probe: np.ndarray) -> np.ndarray:
     """The answer (n,) to a probe (n,)."""
     rho, n = series.rho, len(probe)
-    answer = series.curvature * _into_series(rho, probe[None])[0]
+    answer: np.ndarray = series.curvature * _into_series(rho, probe[None])[0]
     for t in range(n - 1, -1, -1):
         for lag in range(1, min(len(rho), n - 1 - t) + 1):
             answer[t] += rho[lag - 1, t + lag] * answer[t + lag]
