@@ -90,7 +90,7 @@ print(*compiled)
 """
 
 
-@pytest.mark.parametrize("method", partly_thorough(METHODS, ("fisher_hmc", "tempered")))
+@pytest.mark.parametrize("method", partly_thorough(METHODS, ("fisher_hmc",)))
 def test_a_second_process_compiles_nothing(method: str) -> None:
     for _ in range(2):
         command = [sys.executable, "-c", COUNTED, str(SCHOOLS), method]

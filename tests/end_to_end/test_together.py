@@ -137,7 +137,7 @@ def test_processes_draw_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "every"), [("whole", 7), ("walk", 13), thorough("whole", 1), thorough("walk", 1)]
+    ("model", "every"), [("walk", 13), thorough("whole", 7), thorough("whole", 1), thorough("walk", 1)]
 )
 def test_a_run_that_ends_between_two_checkpoints_is_resumed(
     model: str, every: int, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -96,8 +96,9 @@ class Refreshing:
 
 @pytest.mark.seeds(1, rate=LEVEL)
 @pytest.mark.parametrize("law", [thorough("gaussian"), "skewed"])
-@pytest.mark.parametrize("method", ABLE)
+@pytest.mark.parametrize("method", partly_thorough(ABLE, {*ABLE} - {"arwmh"}))
 def test_frozen_kernel_leaves_the_law_invariant(method: str, law: str, seed: int) -> None:
+    """`make thorough` has arwmh too, whose sweeps take ten times as long."""
     assert law_is_kept(*resolve_small(method, {}), law, seed)
 
 
