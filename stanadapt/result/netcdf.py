@@ -66,8 +66,8 @@ def _read_group(file: h5netcdf.File, name: str | None = None) -> xarray.Dataset:
 class _File(h5py.File):  # type: ignore[misc]
     """An HDF5 file that holds what it has opened.
 
-    h5netcdf opens a dataset again each time it looks at one, some forty times. That took more than half of the
-    time of a file with many small variables.
+    h5netcdf opens a dataset again each time it looks at one, some forty times. That took more than half of
+    the time of a file with many small variables.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -21,7 +21,7 @@ from ..field import KNOTS, Field, n_features, write_features
 from ..field_table import field_rows
 from ..map_table import INNOVATIONS
 from .law_fit import bounded_features, scale_features
-from .probes import FEW_NEIGHBOURS, Evaluate, ScaledDensity
+from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, two_columns
 
 PROBES = 6  # and one more that judges
 _FIRST = 1e-3  # a smaller regression, beside the largest, is none
@@ -96,11 +96,11 @@ def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[t
     day may depend on all, as in a regression whose coefficients are walks. Then each is probed by itself, and
     probes of one series see the diagonal of that alone.
     """
+    found = _each(density, x, own[None])
+    if found or not _has_long_ties(density, x, own):
+        return found
     for members in _divisions(own):
-        found = _each(density, x, members[:1])
-        if not found or len(members) == 1:
-            if found:
-                return found
+        if not _each(density, x, members[:1]):
             continue
         found = _each(density, x, members.reshape(1, -1))
         if not found and len(members) <= _MOST_TIED:
@@ -108,6 +108,15 @@ def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[t
         if found:
             return found
     return []
+
+
+def _has_long_ties(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether one of two of the coordinates `own` (n,) is tied to as many others as an innovation is."""
+    logp, here = density(x)
+    return np.isfinite(logp) and any(
+        np.count_nonzero(np.abs(column[own]) > NOISE * abs(column[own[place]])) >= _SHORTEST
+        for place, column in two_columns(density, x, own, here)
+    )
 
 
 def _each(density: ScaledDensity, x: np.ndarray, members: np.ndarray) -> list[tuple[np.ndarray, Series]]:
@@ -122,8 +131,7 @@ def _each(density: ScaledDensity, x: np.ndarray, members: np.ndarray) -> list[tu
 
 
 def _divisions(own: np.ndarray) -> Iterator[np.ndarray]:
-    """The coordinates `own` (n,) as one series, and divided into several (k, n / k)."""
-    yield own[None]
+    """The coordinates `own` (n,), divided into several series (k, n / k)."""
     for k in range(2, len(own) // _SHORTEST + 1):
         if len(own) % k == 0:
             yield own.reshape(k, -1)
@@ -182,7 +190,7 @@ def solve_second_order(probes: np.ndarray, answers: np.ndarray) -> Series:
     first = np.column_stack((answers[:, 1], answers[:, 2], probes[:, 0]))
     rho = np.linalg.lstsq(first, answers[:, 0])[0][:2]
 
-    def unexplained(rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def residual(rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         u, own = _into_series(np.outer(rho, np.ones(n)), probes), answers.copy()
         for lag, one in enumerate(rho, 1):
             own[:, :-lag] -= one * answers[:, lag:]
@@ -190,12 +198,12 @@ def solve_second_order(probes: np.ndarray, answers: np.ndarray) -> Series:
         return (own - curvature * u).ravel(), curvature
 
     for _ in range(_NEWTON):
-        left = unexplained(rho)[0]
-        slopes = [(unexplained(rho + _APART * axis)[0] - left) / _APART for axis in np.eye(2)]
+        left = residual(rho)[0]
+        slopes = [(residual(rho + _APART * axis)[0] - left) / _APART for axis in np.eye(2)]
         rho = rho - np.linalg.lstsq(np.column_stack(slopes), left)[0]
     regressions = np.outer(rho, np.ones(n))
     regressions[0, :1] = regressions[1, :2] = 0.0
-    return Series(regressions, unexplained(rho)[1])
+    return Series(regressions, residual(rho)[1])
 
 
 def _into_series(rho: np.ndarray, probes: np.ndarray) -> np.ndarray:
