@@ -231,6 +231,20 @@ def test_counts_have_the_law_at_the_mode() -> None:
     assert np.median(off) < 0.3
 
 
+def test_far_out_data_that_are_not_normal_are_those_at_the_mode() -> None:
+    """Errors of Student's distribution are so far from the data that the Hessian has negative eigenvalues."""
+    program, data = program_of("process"), data_of("process", 50, 8)
+    program = program.replace(
+        "y ~ normal(a + X * (s .* z), sigma)", "y ~ student_t(4, a + X * (s .* z), 0.6)"
+    )
+    program = program.replace("real<lower=0> sigma;", "").replace("sigma ~ normal(0, 2);", "")
+    near, far = (find(program, data | {"y": [y + shift for y in data["y"]]})[0] for shift in (0.0, 6.0))
+    for rows in (near, far):
+        assert has_weights(rows)
+    law, other = weights_of(near), weights_of(far)
+    np.testing.assert_array_equal(other.own, law.own)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -22,6 +22,7 @@ from ..weights_table import Weights, weights_rows
 from .effects_fit import blocks_at
 from .effects_search import climb_beside, judge_law
 from .probes import Evaluate, ScaledDensity, axes, two_columns
+from .scale_bends import MOST_TO_MODE, climb
 from .weight_scales import (
     CLOSE,
     SAME,
@@ -75,13 +76,13 @@ def find_weights(
     `variables` (d,) are the numbers of the variables that coordinates belong to. If weights are to be
     `alone`, there are none beside other variables that are large and not independent of them.
     """
-    x = x * density.unit
-    for weights in _candidates(density, x, variables):
-        law = _fit(density, x, weights, variables)
+    for weights, at in _candidates(density, x * density.unit, variables):
+        law = _fit(density, at, weights, variables)
         if law is not None:
             break
     else:
         return None
+    x = at
     last = False
     while not ((alone and len(law.coefficients)) or _has_axes(law)):
         rows = weights_rows(law, 0)
@@ -120,9 +121,14 @@ def _has_axes(law: Weights) -> bool:
     return bool(many and one_scale)
 
 
-def _candidates(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> list[np.ndarray]:
-    """The coordinates of all variables that may be weights at `x` (d,), and those of each of them alone:
-    variables with a standard normal prior that the data tie.
+def _candidates(
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The coordinates of all variables that may be weights, and those of each of them alone, with the points
+    (d,) at which they are: variables with a standard normal prior that the data tie.
+
+    These are at `x` (d,), or where all else is at its highest with weights at 0: far from there, data that
+    are not normal may have a Hessian with a negative eigenvalue.
     """
     counts, found = np.bincount(variables), []
     for number in np.flatnonzero((counts >= LEAST) & (counts <= MOST)):
@@ -130,12 +136,22 @@ def _candidates(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) ->
         at_zero[own] = 0.0
         if not _are_tied(density, at_zero / density.unit, own):
             continue
-        data = blocks_at(density, own[None], at_zero)[0] - np.eye(len(own))
-        if np.isfinite(data).all() and _is_of_data(data):
-            found.append(own)
+        if _have_data(density, at_zero, own):
+            found.append((own, x))
+        else:
+            others = np.setdiff1d(np.arange(x.size), own)
+            z, _ = climb(density, at_zero / density.unit, others, np.eye(len(others)), MOST_TO_MODE)
+            if _have_data(density, z * density.unit, own):
+                found.append((own, z * density.unit))
     if len(found) > 1:
-        found.insert(0, np.concatenate(found))
-    return [own for own in found if len(own) <= MOST and x.size - len(own) <= MOST_OTHERS]
+        found.insert(0, (np.concatenate([own for own, _ in found]), x))
+    return [(own, at) for own, at in found if len(own) <= MOST and x.size - len(own) <= MOST_OTHERS]
+
+
+def _have_data(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether the negative Hessian of the coordinates `own` (n,) at `x` (d,) may be I + A D A."""
+    data = blocks_at(density, own[None], x)[0] - np.eye(len(own))
+    return bool(np.isfinite(data).all()) and _is_of_data(data)
 
 
 def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
