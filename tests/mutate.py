@@ -1011,6 +1011,30 @@ MUTATIONS = [
         unit("test_weights", "test_weights_are_standard_normal_where_data_are_normal"),
     ),
     Mutation(
+        "transport/fields/weights_search.py",
+        "found.append((own, z * density.unit))",
+        "found.clear()",
+        unit("test_weights", "test_far_out_data_that_are_not_normal_are_those_at_the_mode"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "yield own.reshape(-1, k).T",
+        "yield own.reshape(k, -1)",
+        unit("test_innovations", "test_a_matrix_has_a_series_in_each_column_or_row"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "own[:, :-lag] -= one * answers[:, lag:]",
+        "own[:, :-lag] += one * answers[:, lag:]",
+        unit("test_innovations", "test_a_term_may_depend_on_the_two_before"),
+    ),
+    Mutation(
+        "transport/fields/field_learning.py",
+        "return bool(sizes[sizes >= LEAST_TIED].sum() >= max(LEAST_TIED, TIED * len(narrow)))",
+        "return bool(sizes.max() >= max(LEAST_TIED, TIED * len(narrow)))",
+        unit("test_innovations", "test_series_that_data_do_not_tie_have_one_field"),
+    ),
+    Mutation(
         "transport/effects.py",
         "_rotate(table, score, False)",
         "_rotate(table, score, True)",

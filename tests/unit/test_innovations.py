@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_correlated_effects import ProgramDensity, find
 
 from densities import in_maps
 from stanadapt.transport import composition, innovations
-from stanadapt.transport.field_table import field_of, field_rows, innovations_of, split
+from stanadapt.transport.field_table import field_of, field_rows, fields_of, innovations_of, split
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.innovation_search import (
     Innovations,
@@ -188,6 +189,32 @@ def test_a_matrix_has_a_series_in_each_column_or_row(k: int, in_rows: bool) -> N
     assert series is not None
     for own in places:
         np.testing.assert_allclose(series.x[own], np.cumsum(x[own]), atol=1e-6)
+
+
+PANEL = """
+data { int J; int T; matrix[J, T] y; }
+parameters { real log_s; matrix[J, T] z; }
+model {
+  log_s ~ std_normal(); to_vector(z) ~ std_normal();
+  for (j in 1:J) y[j] ~ normal(exp(log_s) * cumulative_sum(z[j]), 0.5);
+}
+"""
+
+
+def test_series_that_data_do_not_tie_have_one_field() -> None:
+    """Each series is a small part of all latents, but all of them are in series."""
+    data = {"J": 6, "T": 16, "y": np.random.default_rng(7).normal(size=(6, 16)).tolist()}
+    rows, _, names = find(PANEL, data)
+    series, (law, *_) = innovations_of(rows), fields_of(rows)
+    assert len(series)
+    assert [names[i] for i in law.heads] == ["log_s"]
+    assert len(law.own) == 96
+    density, rng = in_maps(ProgramDensity(PANEL, data))(rows), np.random.default_rng(8)
+    for move in (-0.5, 0.0, 0.5):
+        z, score = rng.normal(size=97), np.empty(97)
+        z[0] = law.mid[0] + move
+        assert np.isfinite(density(z, score))
+        assert np.sqrt(np.mean(np.square(score + z)[law.own])) < 0.3
 
 
 @pytest.mark.parametrize("rho", [(2.0, -1.0), (1.2, -0.5), (0.4, 0.5)], ids=["sums", "waves", "slow"])

@@ -39,7 +39,7 @@ _PAIRS = 1.0, 2.5  # and between two
 _RATES = 1.0, 2.0  # of logistic functions of the heads
 _TEMPER, _LEAST_WEIGHT = 6.0, 0.05  # a point counts by the normal density, to the power 1 / _TEMPER
 _CUTOFF = 1e-7
-_NEWTON, _APART = 6, 1e-4  # steps towards regressions on two terms, and those of differences
+_NEWTON, _APART = 4, 1e-4  # steps towards regressions on two terms, and those of differences
 
 
 class Series(NamedTuple):
@@ -151,11 +151,15 @@ def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series 
     if np.isnan(answers).any():
         return None
     for solve in (solve_probes, solve_second_order):
-        series = solve(probes[1:], answers[1:])
-        if np.all(np.isfinite(series.rho)) and np.all(np.isfinite(series.curvature)):
-            left = answers[0] - predict(series, probes[0])
-            if np.linalg.norm(left) < _WRONG * np.linalg.norm(answers[0]):
-                return series
+        try:
+            series = solve(probes[1:], answers[1:])
+        except np.linalg.LinAlgError:  # after an overflow
+            continue
+        if series is None or not (np.isfinite(series.rho).all() and np.isfinite(series.curvature).all()):
+            continue
+        left = answers[0] - predict(series, probes[0])
+        if np.linalg.norm(left) < _WRONG * np.linalg.norm(answers[0]):
+            return series
     return None
 
 
@@ -180,15 +184,19 @@ def solve_probes(probes: np.ndarray, answers: np.ndarray) -> Series:
     return Series(rho[None], curvature)
 
 
-def solve_second_order(probes: np.ndarray, answers: np.ndarray) -> Series:
-    """The same, where a term depends on the two before it, in the same way at all times.
+def solve_second_order(probes: np.ndarray, answers: np.ndarray) -> Series | None:
+    """The same, where a term depends on the two before it, in the same way at all times; None where the first
+    answers are not so.
 
     Sums of sums are such a series. Answers change slowly with time then, so that those of one time tell rho
     to few digits; those of all times together do.
     """
     n = probes.shape[1]
     first = np.column_stack((answers[:, 1], answers[:, 2], probes[:, 0]))
-    rho = np.linalg.lstsq(first, answers[:, 0])[0][:2]
+    found = np.linalg.lstsq(first, answers[:, 0])[0]
+    if not np.linalg.norm(first @ found - answers[:, 0]) < _WRONG * np.linalg.norm(answers[:, 0]):
+        return None
+    rho = found[:2]
 
     def residual(rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         u, own = _into_series(np.outer(rho, np.ones(n)), probes), answers.copy()
