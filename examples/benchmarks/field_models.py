@@ -241,6 +241,62 @@ model {
 """
 
 
+# Coefficients that change with time: three walks in the columns of a matrix of innovations.
+COEFFICIENTS = """
+data { int T; int K; matrix[T, K] x; vector[T] y; }
+parameters { vector[K] first; matrix[T - 1, K] z; vector<lower=0>[K] tau; real<lower=0> sigma; }
+model {
+  matrix[T, K] b;
+  for (k in 1 : K) {
+    b[, k] = first[k] + cumulative_sum(append_row(0, tau[k] * z[, k]));
+  }
+  first ~ normal(0, 2);
+  to_vector(z) ~ std_normal();
+  tau ~ normal(0, 0.5);
+  sigma ~ exponential(1);
+  y ~ normal(rows_dot_product(x, b), sigma);
+}
+"""
+
+# An autoregression of second order in its innovations.
+WAVES = """
+data { int T; vector[T] y; }
+parameters {
+  real<lower=-1, upper=1> r1;
+  real<lower=-1, upper=1> r2;
+  real<lower=0> s;
+  real<lower=0> sigma;
+  real mu;
+  vector[T] z;
+}
+model {
+  vector[T] h = s * z;
+  h[2] += r1 * (1 - r2) * h[1];
+  for (t in 3 : T) {
+    h[t] += r1 * (1 - r2) * h[t - 1] + r2 * h[t - 2];
+  }
+  s ~ std_normal();
+  sigma ~ std_normal();
+  mu ~ normal(0, 2);
+  z ~ std_normal();
+  y ~ normal(mu + h, sigma);
+}
+"""
+
+# A walk whose steps are a walk, with counts.
+SMOOTH = """
+data { int T; array[T] int y; }
+parameters { real a; real b; vector[T] z; real<lower=0> tau; }
+model {
+  a ~ normal(0, 3);
+  b ~ normal(0, 3);
+  z ~ std_normal();
+  tau ~ normal(0, 0.1);
+  y ~ poisson_log(a + b * linspaced_vector(T, -1, 1) + tau * cumulative_sum(cumulative_sum(z)));
+}
+"""
+
+
 def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
     """A stationary series around 0."""
     x = rng.normal(size=length) * sigma
@@ -280,6 +336,27 @@ def walk(length: int) -> dict[str, Any]:
     rng = np.random.default_rng(23)
     level = np.cumsum(0.3 * rng.normal(size=length))
     return {"T": length, "y": level + 0.7 * rng.standard_t(3, size=length)}
+
+
+def coefficients(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(28)
+    x = rng.normal(size=(length, 3))
+    walks = np.array([1.0, -1.0, 0.0]) + np.cumsum(rng.normal(size=(length, 3)) * [0.2, 0.1, 0.05], axis=0)
+    return {"T": length, "K": 3, "x": x, "y": (x * walks).sum(axis=1) + 0.5 * rng.normal(size=length)}
+
+
+def waves(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(29)
+    h = 0.4 * rng.normal(size=length)
+    for t in range(2, length):
+        h[t] += 1.2 * h[t - 1] - 0.5 * h[t - 2]
+    return {"T": length, "y": 1.0 + h + 0.3 * rng.normal(size=length)}
+
+
+def smooth_counts(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(30)
+    steps = np.cumsum(0.02 * rng.normal(size=length))
+    return {"T": length, "y": rng.poisson(np.exp(np.clip(1.5 + np.cumsum(steps), -3.0, 5.0)))}
 
 
 def counts_on_a_grid(side: int) -> dict[str, Any]:
@@ -342,6 +419,9 @@ MODELS = {
     "autoregression": FieldModel(AUTOREGRESSION, counts, 300, 100.0),
     "trend": FieldModel(TREND, trend, 200, 30.0),
     "walk": FieldModel(WALK, walk, 250, 80.0),
+    "coefficients": FieldModel(COEFFICIENTS, coefficients, 100, np.nan),
+    "waves": FieldModel(WAVES, waves, 200, np.nan),
+    "smooth": FieldModel(SMOOTH, smooth_counts, 120, np.nan),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),
