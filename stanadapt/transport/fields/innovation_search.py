@@ -5,8 +5,8 @@ depend on each u_t by itself, with curvature d_t. Then -H = I + B^T D B. A probe
 q = -H w - w, with (B^-T q)_t = q_t - rho_t+1 q_t+1 = d_t (B w)_t. For several probes at once
 q_t - rho_t+1 q_t+1 is thus parallel to (B w)_t, over the probes, and B w is known as far as rho is: one pass
 along the series gives all rho_t and d_t, however long the series is. A probe that took no part tells if this
-is the whole of -H. A term may also depend on the two before it. And a variable may have several series, in the
-columns or rows of a matrix.
+is the whole of -H. A term may also depend on the two before it. And a variable may have several series, in
+the columns or rows of a matrix.
 """
 
 from __future__ import annotations
