@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from test_correlated_effects import ProgramDensity, find
 
+import field_models
 from densities import in_maps
 from stanadapt.transport import composition, innovations
 from stanadapt.transport.field_table import field_of, field_rows, fields_of, innovations_of, split
@@ -215,6 +216,22 @@ def test_series_that_data_do_not_tie_have_one_field() -> None:
         z[0] = law.mid[0] + move
         assert np.isfinite(density(z, score))
         assert np.sqrt(np.mean(np.square(score + z)[law.own])) < 0.3
+
+
+def test_scales_that_do_nothing_where_a_search_begins_are_heads() -> None:
+    """Of three walks: while their scales are small, the curvature hardly depends on them."""
+    model = field_models.MODELS["coefficients"]
+    density = ProgramDensity(
+        model.program, {name: np.asarray(each).tolist() for name, each in model.data(40).items()}
+    )
+    names = list(density.model.unconstrained_names())
+    variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
+    x = 0.1 * np.random.default_rng(4).normal(size=len(names))
+    x[[names.index(f"tau.{k}") for k in (1, 2, 3)]] = [-1.5, -3.0, -4.0]
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
+    assert learned is not None
+    law = fields_of(split(learned.rows)[0])[0]
+    assert [names[i] for i in law.heads] == ["tau.1", "tau.2", "tau.3", "sigma"]
 
 
 @pytest.mark.parametrize("rho", [(2.0, -1.0), (1.2, -0.5), (0.4, 0.5)], ids=["sums", "waves", "slow"])

@@ -33,6 +33,7 @@ LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
+FAINT_HEAD = 1e-4  # or by this, if no modes are found: the scale of a walk does nothing while it is small
 HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where heads would be too many
 DELTA = 0.5
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
@@ -232,12 +233,11 @@ def _learn(
         known = _find_precision(density, x, coupling, variables, most_dense)
         if known is None:
             return None
-        precision, x = known
-        others = not precision.dense and _may_be_heads(precision)
+        precision, x, possible = known
         try:
-            place = find_place(precision, x, patient=not others)
-            if place is None and others:
-                precision = Precision(density, precision.coupling, np.flatnonzero(precision.coupling.wide))
+            place = find_place(precision, x, patient=not _may_be_heads(precision))
+            if place is None and len(possible) > len(precision.heads):
+                precision = Precision(density, precision.coupling, possible)
                 place = find_place(precision, x)
             break
         except MissingEntriesError as missing:
@@ -271,18 +271,24 @@ def _may_be_heads(precision: Precision) -> bool:
 
     Where one of them is, a head may do nothing: the share of a part in a sum, say, where it is near 1.
     """
-    return len(precision.heads) < int(precision.coupling.wide.sum()) <= MOST_HEADS
+    wide = int(precision.coupling.wide.sum())
+    return not precision.dense and len(precision.heads) < wide <= MOST_HEADS
 
 
 def _find_precision(
     density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, most_dense: float
-) -> tuple[Precision, np.ndarray] | None:
-    """The precision of the latents, sparse or dense, and a point (d,) to begin at; None if there is none."""
+) -> tuple[Precision, np.ndarray, np.ndarray] | None:
+    """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
+    be heads if it is not right; None if there is none.
+    """
     if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
-        sparse = Precision(density, coupling, choose_heads(strengths_of(density, x, coupling, DELTA)))
+        strengths = strengths_of(density, x, coupling, DELTA)
+        sparse = Precision(density, coupling, choose_heads(strengths))
         if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
-            return sparse, x
-    return _dense_precision(density, x, coupling, variables, most_dense)
+            wide = np.flatnonzero(coupling.wide)
+            return sparse, x, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
+    dense = _dense_precision(density, x, coupling, variables, most_dense)
+    return None if dense is None else (*dense, dense[0].heads)
 
 
 def _has_no_use(design: Design) -> bool:
