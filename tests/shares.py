@@ -46,3 +46,9 @@ def errors(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
         n = effective_size(under[None])[0] if 0.0 < under.mean() < 1.0 else draws.size / 20
         found.append((under.mean() - p) / np.sqrt(p * (1.0 - p) / min(n, draws.size)))
     return np.array(found)
+
+
+def largest_error(draws: np.ndarray, limits: np.ndarray, findings: object) -> float:
+    """The largest of `errors`, by size: of all draws (chain, draw), and of each chain if nothing was found."""
+    chains = [] if findings else [errors(chain[None], limits) for chain in draws]
+    return float(np.abs([errors(draws, limits), *chains]).max())

@@ -63,7 +63,7 @@ def _read_group(file: h5netcdf.File, name: str | None = None) -> xarray.Dataset:
     return xarray.open_dataset(H5NetCDFStore(file, group=name)).load()
 
 
-class _File(h5py.File):  # type: ignore[misc]
+class _File(h5py.File):  # type: ignore[misc]  # h5py has no types
     """An HDF5 file that holds what it has opened.
 
     h5netcdf opens a dataset again each time it looks at one, some forty times. That took more than half of

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from cases import thorough
 from fits import run
-from shares import errors, finer, quantiles
+from shares import finer, largest_error, quantiles
 from tail_models import MODELS
 from weights import WEIGHTS, WEIGHTS_NOT_CENTRED, laws_of_weights, weights_of
 
@@ -130,9 +130,7 @@ def test_the_scale_of_weights_that_the_data_tie_has_its_law(program: str, seed: 
         assert (adaptation["field_weights"].values.sum(axis=-1) == 10 + 2 * 2).all()
     for name, law in zip(("tau", "sigma"), laws, strict=True):
         draws = np.log(posterior[name].values)
-        assert np.abs(errors(draws, law)).max() < LIMIT
-        for chain in draws:
-            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+        assert largest_error(draws, law, findings) < LIMIT
 
 
 @functools.cache
@@ -162,9 +160,7 @@ def test_scales_and_the_correlation_have_their_law(program: str, seed: int) -> N
         sigma = np.log(posterior["sigma"])
         found = [sigma[..., 0], sigma[..., 1], np.arctanh(posterior["L"][..., 1, 0])]
     for draws, law in zip(found, laws, strict=True):
-        assert np.abs(errors(draws.values, law)).max() < LIMIT
-        for chain in draws.values:
-            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+        assert largest_error(draws.values, law, findings) < LIMIT
 
 
 @pytest.mark.seeds(1, 2, rate=RATE)

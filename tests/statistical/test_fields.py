@@ -19,7 +19,7 @@ from densities import in_maps
 from fits import run
 from frozen import move_exact_draws
 from programs import WALK
-from shares import PROBABILITIES, errors, quantiles, quantiles_of_two
+from shares import PROBABILITIES, errors, largest_error, quantiles, quantiles_of_two
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 from stanadapt.transport.field_table import field_of, split
@@ -133,9 +133,7 @@ def test_an_autoregression_without_data_has_the_law_of_its_prior(seed: int) -> N
     assert has_heads(adaptation, 0, 1).any()
     for name, law in {"log_s": NORMAL, "a": 1.0 + 0.5 * NORMAL, "mu": 3.0 * NORMAL}.items():
         draws = posterior[name].values
-        assert np.abs(errors(draws, law)).max() < LIMIT
-        for chain in draws:
-            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+        assert largest_error(draws, law, findings) < LIMIT
 
 
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
@@ -253,9 +251,7 @@ def test_coefficients_that_are_walks_have_the_law_of_their_scales(
     assert has_heads(adaptation, 2, 3).any()
     for k, law in enumerate(laws):
         draws = posterior["log_s"].values[..., k]
-        assert np.abs(errors(draws, law)).max() < LIMIT
-        for chain in draws:
-            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+        assert largest_error(draws, law, findings) < LIMIT
 
 
 @functools.cache
@@ -280,9 +276,7 @@ def test_sums_of_sums_have_the_law_of_their_scales(seed: int) -> None:
     assert has_heads(adaptation, 0, 1).any()
     for name, law in zip(("log_s", "log_e"), laws, strict=True):
         draws = posterior[name].values
-        assert np.abs(errors(draws, law)).max() < LIMIT
-        for chain in draws:
-            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+        assert largest_error(draws, law, findings) < LIMIT
 
 
 @functools.cache
@@ -342,9 +336,7 @@ def test_a_walk_whose_noise_may_be_nothing_has_its_law(seed: int) -> None:
     assert (adaptation["bend"].values[..., 1] < 0.0).any()
     for name, law in zip(("innovation", "noise"), laws, strict=True):
         draws = np.log(posterior[name].values)
-        assert np.abs(errors(draws, law)).max() < LIMIT
-        for chain in draws:
-            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+        assert largest_error(draws, law, findings) < LIMIT
     lowest = np.log(posterior["noise"].values) < laws[1][1]
     assert (lowest.sum(axis=1) > 10).all()  # 60 are expected of each chain
 
@@ -372,9 +364,7 @@ def test_a_gaussian_process_has_the_law_of_its_heads(seed: int) -> None:
     assert has_heads(adaptation, 0, 1).any()
     for name, law in zip(("log_alpha", "log_rho"), laws, strict=True):
         draws = posterior[name].values
-        assert np.abs(errors(draws, law)).max() < LIMIT
-        for chain in draws:
-            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
+        assert largest_error(draws, law, findings) < LIMIT
 
 
 def exact_draw(rng: np.random.Generator) -> np.ndarray:

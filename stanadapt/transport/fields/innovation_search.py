@@ -22,7 +22,7 @@ from ..field import KNOTS, Field, n_features, write_features
 from ..field_table import field_rows
 from ..map_table import INNOVATIONS
 from .law_fit import bounded_features, scale_features
-from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, two_columns
+from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, have_ties
 
 PROBES = 6  # and one more that judges
 _FIRST = 1e-3  # a smaller regression, beside the largest, is none
@@ -98,26 +98,18 @@ def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[t
     probes of one series see the diagonal of that alone.
     """
     found = _each(density, x, own[None])
-    if found or not _has_long_ties(density, x, own):
+    if found or not have_ties(density, x, own, _SHORTEST, NOISE):
         return found
     for members in _divisions(own):
-        if not _each(density, x, members[:1]):
+        first = _each(density, x, members[:1])
+        if not first:
             continue
-        found = _each(density, x, members.reshape(1, -1))
-        if not found and len(members) <= _MOST_TIED:
-            found = _each(density, x, members)
-        if found:
+        if found := _each(density, x, members.reshape(1, -1)):
             return found
+        others = _each(density, x, members[1:]) if len(members) <= _MOST_TIED else []
+        if others:
+            return first + others
     return []
-
-
-def _has_long_ties(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
-    """Whether one of two of the coordinates `own` (n,) is tied to as many others as an innovation is."""
-    logp, here = density(x)
-    return np.isfinite(logp) and any(
-        np.count_nonzero(np.abs(column[own]) > NOISE * abs(column[own[place]])) >= _SHORTEST
-        for place, column in two_columns(density, x, own, here)
-    )
 
 
 def _each(density: ScaledDensity, x: np.ndarray, members: np.ndarray) -> list[tuple[np.ndarray, Series]]:

@@ -106,6 +106,17 @@ def two_columns(
         yield place, density.curvatures(x, axes(x.size, own[[place]]), here)[0]
 
 
+def have_ties(density: ScaledDensity, x: np.ndarray, own: np.ndarray, fewest: int, least: float) -> bool:
+    """Whether one of two of the coordinates `own` (n,) has at least `fewest` entries in its column of -H at
+    `x` (d,), for these coordinates and itself, that are larger than `least` times its diagonal.
+    """
+    logp, here = density(x)
+    return np.isfinite(logp) and any(
+        np.count_nonzero(np.abs(column[own]) > least * abs(column[own[place]])) >= fewest
+        for place, column in two_columns(density, x, own, here)
+    )
+
+
 def axes(d: int, coordinates: np.ndarray) -> np.ndarray:
     """The unit vectors (k, d) of some coordinates (k,)."""
     found = np.zeros((len(coordinates), d))

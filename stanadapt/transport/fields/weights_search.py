@@ -21,7 +21,7 @@ from ..weights import ALL, ERROR, LIMITS, NO_LIMIT
 from ..weights_table import Weights, weights_rows
 from .effects_fit import blocks_at
 from .effects_search import climb_beside, judge_law
-from .probes import Evaluate, ScaledDensity, axes, two_columns
+from .probes import Evaluate, ScaledDensity, axes, have_ties
 from .scale_bends import MOST_TO_MODE, climb
 from .weight_scales import (
     CLOSE,
@@ -134,7 +134,7 @@ def _candidates(
     for number in np.flatnonzero((counts >= LEAST) & (counts <= MOST)):
         own, at_zero = np.flatnonzero(variables == number), x.copy()
         at_zero[own] = 0.0
-        if not _are_tied(density, at_zero / density.unit, own):
+        if not have_ties(density, at_zero / density.unit, own, _NEIGHBOURS + 1, _LEAST_ENTRY):
             continue
         if _have_data(density, at_zero, own):
             found.append((own, x))
@@ -152,15 +152,6 @@ def _have_data(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
     """Whether the negative Hessian of the coordinates `own` (n,) at `x` (d,) may be I + A D A."""
     data = blocks_at(density, own[None], x)[0] - np.eye(len(own))
     return bool(np.isfinite(data).all()) and _is_of_data(data)
-
-
-def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
-    """Whether one of two of the coordinates `own` (n,) is tied to more than those of a series are."""
-    logp, here = density(x)
-    return np.isfinite(logp) and any(
-        np.count_nonzero(np.abs(column[own]) > _LEAST_ENTRY * abs(column[own[place]])) > _NEIGHBOURS
-        for place, column in two_columns(density, x, own, here)
-    )
 
 
 def _is_of_data(matrix: np.ndarray) -> bool:
