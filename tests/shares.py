@@ -49,6 +49,6 @@ def errors(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
 
 
 def largest_error(draws: np.ndarray, limits: np.ndarray, findings: object) -> float:
-    """The largest of `errors`, by size: of draws (chain, draw), and of each chain if there are no findings."""
+    """The largest of `errors`, by size: of all draws (chain, draw), and of each chain without findings."""
     chains = [] if findings else [errors(chain[None], limits) for chain in draws]
     return float(np.abs([errors(draws, limits), *chains]).max())
