@@ -225,10 +225,10 @@ def _read(groups: Groups) -> _Draws:
 
 
 def _laws_of_latents(rows: np.ndarray) -> list[Law]:
-    """The law of the latents, of the effects of each factor or of weights, among rows that hold these."""
+    """The laws of the latents, of the effects of each factor or of weights, among rows that hold these."""
     if has_effects(rows):
         return [*effects_of(rows)]
-    return [weights_of(rows)] if has_weights(rows) else [fields_of(rows)[0]]
+    return [weights_of(rows)] if has_weights(rows) else [*fields_of(rows)[0]]
 
 
 def _common(coordinates: list[np.ndarray]) -> np.ndarray:

@@ -49,10 +49,15 @@ of them. Its direction is the same at all heads in x, but not in z. So it is wea
 such a variable, its first coordinate, size and a factor in the columns LEVEL to LEVEL_FACTOR, then x - middle
 is y with the mean of these latents times the factor (fields/level.py).
 
+Several series, of which none is tied to another, may have a field each, with heads of their own; some heads
+may be those of several fields. Their rows follow each other, and all headers but the last have a 1 in the
+column MORE. The functions here that take a table go through all fields at its beginning.
+
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
-whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
-a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
-not learned from draws. The heads beside the root may be moved by other laws before the second field.
+whose only head is the root (fields/head_law.py). Its rows follow those of all fields of latents. The root
+itself may have a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to
+the field, and is not learned from draws. The heads beside the root may be moved by other laws before the
+second field.
 
 field_table.py writes and reads these rows, and fields/ learns a field.
 """
@@ -76,6 +81,7 @@ from .map_table import (
     LEVEL,
     LEVEL_FACTOR,
     LEVEL_SIZE,
+    MORE,
     N_ENTRIES,
     N_FEATURES,
     N_HEADS,
@@ -251,22 +257,43 @@ def write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) ->
 
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
-    """Where the rows of innovations, effects or weights, of the first and of both fields end in a map."""
+    """Where the rows of innovations, effects or weights, of the latents' and of all fields end in a map."""
     outer = 0
     if len(table) > 0 and (table[0, KIND] == INNOVATIONS or table[0, KIND] >= EFFECTS):
         outer = int(table[0, ROWS])
-    first = outer
-    if first < len(table) and table[first, KIND] == FIELD:
-        first += int(table[first, ROWS])
-    both = first
-    if outer < first < len(table) and table[first, KIND] == FIELD:
-        both += int(table[first, ROWS])
-    return outer, first, both
+    latents = _end_of_fields(table, outer)
+    return outer, latents, _end_of_fields(table, latents) if latents > outer else latents
+
+
+@kernel(ordered=True, counted=False)
+def _end_of_fields(table: Any, first: Any) -> Any:
+    """The row after the fields that begin with row `first`; `first` itself if there is none."""
+    k, more = first, True
+    while more and k < len(table) and table[k, KIND] == FIELD:
+        more = table[k, MORE] > 0.0
+        k += int(table[k, ROWS])
+    return k
+
+
+@kernel(ordered=True, counted=False)
+def _next_field(table: Any, k: Any) -> Any:
+    """The first row of the field after the one that begins with row `k`; that of none is past the end."""
+    return k + int(table[k, ROWS]) if table[k, MORE] > 0.0 else len(table)
 
 
 @kernel(ordered=True, counted=False)
 def n_kept(table: Any) -> Any:
     """How many numbers `into_x` keeps for `pull_back`: e^s, G and y."""
+    n, k = 0, 0
+    while k < len(table):
+        n += _n_kept_of_one(table[k:])
+        k = _next_field(table, k)
+    return n
+
+
+@kernel(ordered=True, counted=False)
+def _n_kept_of_one(table: Any) -> Any:
+    """The same of the first field."""
     return 2 * int(table[0, N_LATENTS]) + int(table[0, N_ENTRIES])
 
 
@@ -429,11 +456,22 @@ def _latents(table: Any, at: Any, x: Any) -> Any:
 
 @kernel(ordered=True, late=True)
 def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
-    """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
-    at, flat = places(table), table.reshape(table.size)
-    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    """Write x(z) of fields to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
     if kept.size == 0:
         kept = np.empty(n_kept(table))
+    log_det, k, used = 0.0, 0, 0
+    while k < len(table):
+        n = _n_kept_of_one(table[k:])
+        log_det += _one_into_x(table[k:], z, x, kept[used : used + n])
+        k, used = _next_field(table, k), used + n
+    return log_det
+
+
+@kernel(ordered=True)
+def _one_into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
+    """The same for the first field."""
+    at, flat = places(table), table.reshape(table.size)
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
     scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
     if table[0, SIZE_G] == 0.0:
         g = flat[at[13] : at[14]]
@@ -460,7 +498,16 @@ def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
 
 @kernel(ordered=True, late=True)
 def into_z(table: Any, x: Any, z: Any) -> None:
-    """Write z(x) of a field to `z`."""
+    """Write z(x) of fields to `z`."""
+    k = 0
+    while k < len(table):
+        _one_into_z(table[k:], x, z)
+        k = _next_field(table, k)
+
+
+@kernel(ordered=True)
+def _one_into_z(table: Any, x: Any, z: Any) -> None:
+    """The same for the first field."""
     at, flat = places(table), table.reshape(table.size)
     s, a, g = _law(table, at, x)
     y = _latents(table, at, x)
@@ -474,16 +521,26 @@ def into_z(table: Any, x: Any, z: Any) -> None:
 
 @kernel(ordered=True, late=True)
 def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
-    """Turn the score in x into the one in z, for a field. `kept` comes from `into_x`, or is empty.
+    """Turn the score in x into the one in z, for fields. `kept` comes from `into_x`, or is empty."""
+    if kept.size == 0:
+        kept = np.empty(n_kept(table))
+        into_x(table, z, x.copy(), kept)
+    k, used = 0, 0
+    while k < len(table):
+        n = _n_kept_of_one(table[k:])
+        _pull_one_back(table[k:], z, x, score, kept[used : used + n])
+        k, used = _next_field(table, k), used + n
+
+
+@kernel(ordered=True)
+def _pull_one_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
+    """The same for the first field.
 
     The pull on y_j is the score of x_j, and what later coordinates have passed on to it: y_k is in y_j for
     all j < k.
     """
     at, flat = places(table), table.reshape(table.size)
     n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
-    if kept.size == 0:
-        kept = np.empty(n_kept(table))
-        into_x(table, z, x.copy(), kept)
     scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
     pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(e if table[0, SIZE_G] > 0.0 else 0)
     if table[0, SIZE_G] == 0.0:
@@ -506,7 +563,16 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
 
 @kernel(ordered=True, late=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
-    """Turn the score in z into the one in x, for a field."""
+    """Turn the score in z into the one in x, for fields."""
+    k = 0
+    while k < len(table):
+        _score_of_one_in_x(table[k:], z, x, score)
+        k = _next_field(table, k)
+
+
+@kernel(ordered=True)
+def _score_of_one_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
+    """The same for the first field."""
     at, flat = places(table), table.reshape(table.size)
     s, _, g = _law(table, at, x)
     n, e, y = s.size, g.size, _latents(table, at, x)

@@ -5,6 +5,9 @@ field.py has the law and the order of its numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from . import effects_table, weights_table
@@ -23,6 +26,7 @@ from .map_table import (
     LEVEL,
     LEVEL_FACTOR,
     LEVEL_SIZE,
+    MORE,
     N_ENTRIES,
     N_FEATURES,
     N_GRADIENTS,
@@ -50,7 +54,7 @@ def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     end = len(_outer(table)) or len(_block(table, INNOVATIONS))
     for _ in range(2):
-        end += len(_block(table[end:], FIELD))
+        end += sum(map(len, _fields(table[end:])))
     while 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
         end += 1
     return table[:end], table[end:]
@@ -63,28 +67,43 @@ def _block(table: np.ndarray, kind: float) -> np.ndarray:
     return table[: int(max(table[0, ROWS], 1.0))] if np.isfinite(table[0, ROWS]) else table
 
 
+def _fields(table: np.ndarray) -> list[np.ndarray]:
+    """The rows of each of the fields, of latents or of heads, that begin with the first row."""
+    found: list[np.ndarray] = []
+    while not found or (len(found[-1]) and found[-1][0, MORE] != 0.0):
+        found.append(_block(table, FIELD))
+        table = table[len(found[-1]) :]
+    return [rows for rows in found if len(rows)]
+
+
 def _outer(table: np.ndarray) -> np.ndarray:
     """The rows of effects or weights, which stand in place of a field."""
     return table[: len(_block(table, EFFECTS)) or len(_block(table, WEIGHTS))]
 
 
-def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    """The rows of the innovations, of the fields of the latents and of the heads, and of the heads' bends.
+class _Parts(NamedTuple):
+    """The rows of fields by what they are for; effects and weights have bends alone."""
 
-    Some have none; effects and weights have bends alone.
-    """
+    innovations: np.ndarray
+    latents: list[np.ndarray]  # of each field of latents,
+    heads: list[np.ndarray]  # and of heads
+    bends: np.ndarray  # of heads
+
+
+def _parts(rows: np.ndarray) -> _Parts:
     if len(_outer(rows)):
-        return [*[rows[:0]] * 3, rows[len(_outer(rows)) :]]
-    parts, left = [], rows
-    for kind in (INNOVATIONS, FIELD, FIELD):
-        parts.append(_block(left, kind))
-        left = left[len(parts[-1]) :]
-    return [*parts, left]
+        return _Parts(rows[:0], [], [], rows[len(_outer(rows)) :])
+    innovations = _block(rows, INNOVATIONS)
+    left = rows[len(innovations) :]
+    latents = _fields(left)
+    left = left[sum(map(len, latents)) :]
+    heads = _fields(left)
+    return _Parts(innovations, latents, heads, left[sum(map(len, heads)) :])
 
 
 def innovations_of(rows: np.ndarray) -> np.ndarray:
     """The rows of the innovations, among the rows of fields, if these are series of innovations."""
-    return _parts(rows)[0]
+    return _parts(rows).innovations
 
 
 def has_effects(rows: np.ndarray) -> bool:
@@ -97,43 +116,41 @@ def has_weights(rows: np.ndarray) -> bool:
     return len(_block(rows, WEIGHTS)) > 0
 
 
-def fields_of(rows: np.ndarray) -> list[Field]:
-    """The fields that these rows of a map hold: of the latents, and of the heads if they have one."""
-    return [field_of(part) for part in _parts(rows)[1:3] if len(part)]
+def fields_of(rows: np.ndarray) -> tuple[list[Field], list[Field]]:
+    """The fields that these rows of a map hold: those of latents, and those of heads."""
+    parts = _parts(rows)
+    return [*map(field_of, parts.latents)], [*map(field_of, parts.heads)]
 
 
 def bends_of_heads(rows: np.ndarray) -> np.ndarray:
     """The rows of the bends of heads, among the rows of fields, effects or weights."""
-    return _parts(rows)[3]
+    return _parts(rows).bends
 
 
 def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The coordinates that are latents and heads of the first field, of effects or of weights."""
+    """The coordinates that are latents and heads of the fields, of effects or of weights."""
     if has_weights(rows):
         law = weights_table.weights_of(rows)
         return law.own, law.heads
-    if has_effects(rows):
-        factors = effects_table.effects_of(rows)
-        heads = np.unique(np.concatenate([law.heads for law in factors]))
-        return np.concatenate([law.own.ravel() for law in factors]), heads
-    field = fields_of(rows)[0]
-    return field.own, field.heads
+    laws = effects_table.effects_of(rows) if has_effects(rows) else fields_of(rows)[0]
+    heads = np.unique(np.concatenate([law.heads for law in laws]))
+    return np.concatenate([law.own.ravel() for law in laws]), heads
 
 
 def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
     """The point z (d,) at which latents are at their means and heads in the middle, among rows of fields."""
-    middle, laws = np.zeros(d), fields_of(rows)
+    middle, (laws, of_heads) = np.zeros(d), fields_of(rows)
     if has_effects(rows):
         for factor in effects_table.effects_of(rows):
             middle[factor.heads] = factor.middle
     elif has_weights(rows):
         for curve in weights_table.weights_of(rows).curves:
             middle[curve.head] = curve.middle
-    else:
-        middle[laws[0].heads] = laws[0].mid
+    for law in laws:
+        middle[law.heads] = law.mid
     for bend in bends_of(bends_of_heads(rows)):
         middle[bend.place] = undo_bend(middle[[bend.place]], np.zeros(1), *bend[1:])[0][0]
-    for law in laws[1:]:
+    for law in of_heads:
         middle[law.own] = 0.0
     return middle
 
@@ -144,12 +161,12 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     The heads that have a law given the root may have other laws before it: what is left of them, given the
     root, may have a long tail.
     """
-    innovations, latents, _, bends = _parts(rows)
+    parts = _parts(rows)
     if len(_outer(rows)):
         moved = [latents_and_heads(rows)[0]]
     else:
-        moved = [field_of(part).own for part in (innovations, latents) if len(part)]
-    return np.unique(np.concatenate((bends[:, OWN].astype(np.int64), *moved)))
+        moved = [field_of(part).own for part in (parts.innovations, *parts.latents) if len(part)]
+    return np.unique(np.concatenate((parts.bends[:, OWN].astype(np.int64), *moved)))
 
 
 def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
@@ -181,6 +198,36 @@ def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
     rows = pack_rows(header, numbers)
     rows[0, ROWS] = len(rows)
     return rows
+
+
+def join_fields(parts: Sequence[np.ndarray], places: Sequence[np.ndarray]) -> np.ndarray:
+    """The rows of a map that hold the fields and bends of several parts of its coordinates.
+
+    Each of the `parts` has rows of its own, in which coordinates are numbers in its entry of `places`.
+    """
+    latents: list[np.ndarray] = []
+    heads: list[np.ndarray] = []
+    bends: list[np.ndarray] = []
+    for rows, place in zip(parts, places, strict=True):
+        own = _parts(rows)
+        latents += [_in_coordinates(part, place) for part in own.latents]
+        heads += [_in_coordinates(part, place) for part in own.heads]
+        bends.append(own.bends.copy())
+        bends[-1][:, OWN] = place[own.bends[:, OWN].astype(np.int64)]
+    for fields in (latents, heads):
+        for part in fields[:-1]:
+            part[0, MORE] = 1.0
+    return np.concatenate((*latents, *heads, *bends))
+
+
+def _in_coordinates(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The rows of a field whose coordinates are numbers in `place` (k,), with the coordinates there."""
+    law = field_of(rows)
+    level = law.level.copy()
+    if len(level):
+        level[0] = place[int(level[0])]
+    law = law._replace(heads=place[law.heads], own=place[law.own], level=level)
+    return field_rows(law, int(rows[0, N_GRADIENTS]))
 
 
 def field_of(rows: np.ndarray) -> Field:
@@ -222,8 +269,8 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows, which may come from a file, hold fields of `d` coordinates; or nothing."""
     if not len(rows):
         return True
-    innovations, first, second, bends = _parts(rows)
-    bent = bends[:, OWN]
+    parts = _parts(rows)
+    bends, bent = parts.bends, parts.bends[:, OWN]
     if not (are_coordinates(bent, d) and np.isfinite(bends).all() and are_bends(bends, d)):
         return False
     if len(set(bent)) < len(bent):
@@ -232,19 +279,35 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
         law = effects_table if has_effects(rows) else weights_table
         valid = law.are_valid(outer, d)
         return valid and not np.isin(bent, latents_and_heads(rows)[0]).any()
-    if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
+    innovations = [parts.innovations] if len(parts.innovations) else []
+    if not parts.latents or not all(
+        _is_valid(part, d) for part in (*innovations, *parts.latents, *parts.heads)
+    ):
         return False
-    laws = fields_of(rows)
-    if np.isin(bent, np.concatenate([law.own for law in laws])).any():
+    if any(part[-1][0, MORE] != 0.0 for part in (innovations, parts.latents, parts.heads) if part):
         return False
-    return len(laws) == 1 or not np.isin(np.concatenate((laws[1].own, laws[1].heads)), laws[0].own).any()
+    laws, of_heads = fields_of(rows)
+    # Each coordinate is a latent once, and no head of such a field is a latent of another one; and the same
+    # for the fields of heads, whose roots and latents are no latents.
+    latents = np.concatenate([law.own for law in laws])
+    for these in (laws, of_heads):
+        own = np.concatenate([law.own for law in these] or [latents[:0]])
+        heads = np.concatenate([law.heads for law in these] or [latents[:0]])
+        if len(set(own)) < len(own) or np.isin(heads, own).any() or np.isin(bent, own).any():
+            return False
+        if these is of_heads and np.isin(np.concatenate((own, heads)), latents).any():
+            return False
+    return True
 
 
 def _is_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows hold one field."""
     counts = rows[0, [N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, RUN, RUN_END]]
     if not (
-        np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
+        np.isfinite(rows).all()
+        and are_coordinates(counts, rows.size + 1)
+        and rows[0, ROWS] == len(rows)
+        and rows[0, MORE] in (0.0, 1.0)
     ):
         return False
     bumps = rows[0, N_FEATURES] - n_features(int(rows[0, N_HEADS]))
@@ -324,10 +387,12 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
         entries[of_weights.own] = len(of_weights.own) - 1
         weights[of_weights.own] = np.where(of_weights.is_weight, 1, 2)
         return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
-    field, *of_heads = fields_of(rows)
-    role[field.own], role[field.heads] = 1, 2
-    entries[field.own] = np.diff(field.starts) if not field.frame.size else len(field.own) - 1
+    laws, of_heads = fields_of(rows)
+    for law in laws:
+        role[law.own], role[law.heads] = 1, 2
+        entries[law.own] = np.diff(law.starts) if not law.frame.size else len(law.own) - 1
     for law in of_heads:
         root[law.own] = law.heads[0]
-    taken = sum(part[0, N_GRADIENTS] for part in _parts(rows)[:2] if len(part))
+    parts = _parts(rows)
+    taken = sum(part[0, N_GRADIENTS] for part in (parts.innovations, *parts.latents) if len(part))
     return found | {"field_gradients": np.array(taken)}

@@ -27,8 +27,9 @@ first of them holds their number:
 
 A field (field.py) has the first rows, after those of the innovations of a series if it has any
 (innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
-rows that hold numbers in all columns. A second field and a bend may belong to it. In place of a field there
-may be effects (effects.py), with a header and such rows for each factor, or weights (weights.py).
+rows that hold numbers in all columns. MORE is 1 if a field of other latents follows. Fields of the heads and
+bends may belong to these. In place of a field there may be effects (effects.py), with a header and such rows
+for each factor, or weights (weights.py).
 
 tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py, effects.py and weights.py explain the symbols.
 """
@@ -53,7 +54,7 @@ PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, S
 # Of a field.
 N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)
 RUN, RUN_END, FRAMED = range(10, 13)
-LEVEL, LEVEL_SIZE, LEVEL_FACTOR = range(13, 16)
+LEVEL, LEVEL_SIZE, LEVEL_FACTOR, MORE = range(13, 17)
 # Of effects, beside the first two and the last one of these.
 N_EFFECTS, N_COEFFICIENTS, IS_CENTRED, N_CHANGING, N_TIES, TURN, POWER, OWN_ROWS = 4, 5, 6, 7, 8, 10, 11, 12
 BOUNDED = 13

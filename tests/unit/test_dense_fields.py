@@ -11,8 +11,9 @@ from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning
 from stanadapt.transport.fields.dense import dense_coupling, head_strengths
 from stanadapt.transport.fields.design import Design
-from stanadapt.transport.fields.field_learning import choose_heads, learn_field
+from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.filling import fill_design
+from stanadapt.transport.fields.heads import choose_heads
 from stanadapt.transport.fields.laplace import find_place
 from stanadapt.transport.fields.precision import Precision
 from stanadapt.transport.fields.probes import ScaledDensity, couple

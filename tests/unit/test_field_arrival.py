@@ -36,7 +36,7 @@ def middle() -> np.ndarray:
 
 
 def test_the_middle_has_latents_at_their_means_and_heads_at_theirs() -> None:
-    law, x = fields_of(learn_walk())[0], np.empty(D)
+    law, x = fields_of(learn_walk())[0][0], np.empty(D)
     assert law.mid[0] != 0.0
     np.testing.assert_array_equal(middle()[1:], 0.0)
     bent = bend_rows([Bend(HEAD, float(law.mid[0]) - 0.5, 1.5, 0.7, 1.0, 2.0)])

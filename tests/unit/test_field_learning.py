@@ -15,7 +15,8 @@ from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning, law_fit
 from stanadapt.transport.fields.dense import dense_coupling
 from stanadapt.transport.fields.design import Design, find_design, follow_tails, how_far_off, widen_design
-from stanadapt.transport.fields.field_learning import HEAD, HOPELESS, MOST_HEADS, choose_heads, learn_field
+from stanadapt.transport.fields.field_learning import HOPELESS, learn_field
+from stanadapt.transport.fields.heads import HEAD, MOST_HEADS, choose_heads
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
 from stanadapt.transport.fields.precision import Precision

@@ -206,7 +206,7 @@ def test_series_that_data_do_not_tie_have_one_field() -> None:
     """Each series is a small part of all latents, but all of them are in series."""
     data = {"J": 6, "T": 16, "y": np.random.default_rng(7).normal(size=(6, 16)).tolist()}
     rows, _, names = find(PANEL, data)
-    series, (law, *_) = innovations_of(rows), fields_of(rows)
+    series, law = innovations_of(rows), fields_of(rows)[0][0]
     assert len(series)
     assert [names[i] for i in law.heads] == ["log_s"]
     assert len(law.own) == 96
@@ -230,7 +230,7 @@ def test_scales_that_do_nothing_where_a_search_begins_are_heads() -> None:
     x[[names.index(f"tau.{k}") for k in (1, 2, 3)]] = [-1.5, -3.0, -4.0]
     learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
     assert learned is not None
-    law = fields_of(split(learned.rows)[0])[0]
+    law = fields_of(split(learned.rows)[0])[0][0]
     assert [names[i] for i in law.heads] == ["tau.1", "tau.2", "tau.3", "sigma"]
 
 

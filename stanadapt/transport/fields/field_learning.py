@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ..composition import change_coordinates
 from ..field import Field
-from ..field_table import field_rows
+from ..field_table import field_rows, join_fields
 from ..map_table import no_transport
 from ..rotation import Rotation, rotation_rows, with_rotations
 from .dense import changes, dense_coupling, head_strengths, ties_change
@@ -19,23 +19,19 @@ from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .effects_search import find_effects, may_have_effects
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
+from .heads import DELTA, FAINT_HEAD, MOST_HEADS, choose_heads
 from .innovation_search import find_innovations
 from .laplace import MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple, strengths_of
 from .rotation_search import find_rotations, without_ties
+from .several import LEAST_TIED, Part, find_parts
 from .weights_search import find_weights
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
-# So many coordinates must hang together, in a series for instance, and this share of all that are not wide
-# must be in such a series.
-LEAST_TIED, TIED = 15, 0.4
-MOST_HEADS = 4
-HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
-FAINT_HEAD = 1e-4  # or by this, if no modes are found: the scale of a walk does nothing while it is small
+TIED = 0.4  # this share of all coordinates that are not wide must be in a series, or another such part
 HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where heads would be too many
-DELTA = 0.5
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 # Around the middle a good law is off by 0.05 to 0.25 in z, and one that later rounds made good was off by 6.
@@ -52,9 +48,14 @@ PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
+LARGEST_SEVERAL = 60_000  # of several fields, where draws without them cost more
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
 # Of such a block: the four of a process and of its log noise are not found in so many gradients.
 MOST_HEADS_LARGE = 2
+
+
+# A precision of the latents, a point (d,) to begin at, and what may be heads if it is not right.
+_Known = tuple[Precision, np.ndarray, np.ndarray]
 
 
 class Learned(NamedTuple):
@@ -103,7 +104,7 @@ def learn_field(
         neighbours = x.size + 1 if coupling is None else 0
         density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + neighbours - more)
         try:
-            found = _learn(density, coupling, x / unit, variables, most_dense)
+            found = _learn_all(density, coupling, x / unit, variables, most_dense)
         except (
             np.linalg.LinAlgError,
             ValueError,
@@ -218,19 +219,89 @@ def _find_effects(
     return _without_directions(*found), coupling
 
 
-def _learn(
+def _learn_all(
     density: ScaledDensity,
     coupling: Coupling | None,
     x: np.ndarray,
     variables: np.ndarray,
     most_dense: float,
 ) -> Learned | None:
+    """One field, or one for each of several series, around `x` (d,), in units."""
+    coupling = couple(density, x, variables) if coupling is None else coupling
+    density.has_looked()
+    if coupling is None:
+        return None
+    parts = find_parts(density, coupling, x)
+    if parts:
+        most = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
+        density.allow(density.gradients + most)
+        return _learn_several(parts, x, variables, most / len(parts))
+
+    def find(coupling: Coupling, x: np.ndarray) -> _Known | None:
+        return _find_precision(density, x, coupling, variables, most_dense)
+
+    return _learn(density, coupling, x, variables, find)
+
+
+def _learn_several(
+    parts: Sequence[Part], x: np.ndarray, variables: np.ndarray, most: float
+) -> Learned | None:
+    """The fields of several series, for each of which so many gradients may be taken."""
+    found = [(part, _learn_part(part, x[part.places], variables[part.places], most)) for part in parts]
+    learned = [(part.places, own) for part, own in found if own is not None and len(own.rows)]
+    if not learned:
+        return None
+    times = np.bincount(np.concatenate([places for places, _ in learned]), minlength=x.size)
+    log_scale, directions, variances = np.zeros(x.size), [], []
+    for places, own in learned:
+        log_scale[places] += np.log(own.scale)
+        for direction, variance in zip(own.directions, own.variances, strict=True):
+            if not direction[times[places] > 1].any():  # those of two parts need not be orthogonal
+                directions.append(np.zeros(x.size))
+                directions[-1][places] = direction
+                variances.append(variance)
+    return Learned(
+        join_fields([own.rows for _, own in learned], [places for places, _ in learned]),
+        np.exp(log_scale / np.maximum(times, 1)),
+        np.array(directions).reshape(len(variances), x.size),
+        np.array(variances),
+    )
+
+
+def _learn_part(part: Part, x: np.ndarray, variables: np.ndarray, most: float) -> Learned | None:
+    """The field of one of several series, around `x` (k,), in at most so many gradients."""
+
+    def find(coupling: Coupling, x: np.ndarray) -> _Known | None:
+        sparse = Precision(part.density, coupling, part.heads)
+        return (sparse, x, part.possible) if sparse.cost <= LARGEST_COST[len(part.heads)] else None
+
+    part.density.limit(most)
+    try:
+        found = _learn(part.density, part.coupling, x, variables, find, alone=part.alone)
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        return None
+    return None if part.density.spent >= 1.0 else found
+
+
+def _learn(
+    density: ScaledDensity,
+    coupling: Coupling | None,
+    x: np.ndarray,
+    variables: np.ndarray,
+    find: Callable[[Coupling, np.ndarray], _Known | None],
+    *,
+    alone: bool = True,
+) -> Learned | None:
+    """The field around `x` (d,), in units, whose precision `find` finds.
+
+    Its heads may depend on others, if they are not `alone`, which their own law does not know.
+    """
     for _ in range(MOST_LOOKS):
         coupling = couple(density, x, variables) if coupling is None else coupling
         density.has_looked()
         if coupling is None:
             return None
-        known = _find_precision(density, x, coupling, variables, most_dense)
+        known = find(coupling, x)
         if known is None:
             return None
         precision, x, possible = known
@@ -257,7 +328,7 @@ def _learn(
     if precision.dense and not changes(design.points()[1]):
         return None
     field = learn_law(design)
-    of_heads = learn_head_law(design, heads, density.unit[heads])
+    of_heads = learn_head_law(design, heads, density.unit[heads]) if alone else None
     rows = field_rows(field, density.gradients)
     if of_heads is not None:
         rows = np.concatenate((rows, *of_heads.rows()))
@@ -277,7 +348,7 @@ def _may_be_heads(precision: Precision) -> bool:
 
 def _find_precision(
     density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, most_dense: float
-) -> tuple[Precision, np.ndarray, np.ndarray] | None:
+) -> _Known | None:
     """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
     be heads if it is not right; None if there is none.
     """
@@ -382,12 +453,6 @@ def _are_tied(coupling: Coupling) -> bool:
         return False
     sizes = np.bincount(connected_components(between, directed=False)[1])
     return bool(sizes[sizes >= LEAST_TIED].sum() >= max(LEAST_TIED, TIED * len(narrow)))
-
-
-def choose_heads(strengths: dict[int, float], least: float = HEAD) -> np.ndarray:
-    """The coordinates that change the curvature of the others by `least` or more, the strongest ones."""
-    chosen = sorted((k for k in strengths if strengths[k] > least), key=lambda k: -strengths[k])
-    return np.array(sorted(chosen[:MOST_HEADS]), np.int64)
 
 
 def _metric(design: Design, of_heads: HeadLaw | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -48,6 +48,11 @@ class ScaledDensity:
         """All gradients up to now were taken by the look for neighbours."""
         self._look = self.gradients
 
+    def limit(self, most: float) -> None:
+        """Let so many more gradients be taken, and no others."""
+        self._most = self.gradients + most
+        self._look = self.gradients
+
     def allow(self, most: float) -> None:
         """Let at least `most` gradients be taken."""
         self._most = max(self._most, most)
@@ -190,7 +195,7 @@ def couple(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Coup
     for rows in _parts(d):
         np.greater(np.abs(whole[rows]), NOISE * np.outer(size[rows], size), out=pattern[rows])
     np.fill_diagonal(pattern, True)
-    wide = _wide(pattern)
+    wide = wide_coordinates(pattern)
     return coupling._replace(pattern=sparse.csc_matrix(pattern), diagonal=np.diag(whole).copy(), wide=wide)
 
 
@@ -209,15 +214,15 @@ def _symmetrise(matrix: np.ndarray) -> None:
             matrix[columns, rows] = mean.T
 
 
-def _wide(pattern: np.ndarray) -> np.ndarray:
-    """Which coordinates (d,) of a pattern (d, d) are wide.
+def wide_coordinates(pattern: np.ndarray, most: float = np.inf) -> np.ndarray:
+    """Which coordinates (d,) of a pattern (d, d) are wide; those with more than `most` neighbours are.
 
     Neighbours that are wide themselves do not count: a latent of a series stays narrow beside any number
     of regression coefficients. So the coordinate with most neighbours goes first, and the others are counted
     anew.
     """
     d, degree = len(pattern), pattern.sum(axis=0)
-    limit = min(max(FEW_NEIGHBOURS, WIDE * d), MOST * d, MOST_PROBES // 2 - 1)
+    limit = min(max(FEW_NEIGHBOURS, WIDE * d), MOST * d, MOST_PROBES // 2 - 1, most)
     wide = np.zeros(d, bool)
     for _ in range(d):
         k = int(np.where(wide, -1, degree).argmax())

@@ -1,0 +1,138 @@
+"""Several fields: series of which none is tied to another, each with heads of its own.
+
+A panel of series, of stocks or of places say, in which each has its own scale, has more heads than one field
+may have. But given all heads the latents of one series are independent of those of another one. So each has
+a field, which is learned in the density of its own latents and heads alone; all other coordinates stay where
+they are. What all series share, such as the scale of the noise, may be a head of each of them. What lies
+above the heads, such as the mean of their logarithms, has no part in this: it moves no latent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from .heads import DELTA, FAINT_HEAD, HEAD, MOST_HEADS, choose_heads
+from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, strengths_of, wide_coordinates
+
+LEAST_TIED = 15  # so many coordinates must hang together, in a series for instance
+_SHARE = 0.2  # of the latents of a series that a coordinate is coupled to, which may be one of its heads
+
+
+class Part(NamedTuple):
+    """The latents of one series with its heads, and their density, in which all other coordinates stay."""
+
+    places: np.ndarray  # (k,) its coordinates
+    density: ScaledDensity
+    coupling: Coupling
+    heads: np.ndarray  # among these coordinates,
+    possible: np.ndarray  # and those that may be heads if no modes are found for the heads
+    alone: bool  # whether the heads depend on nothing outside, but for what they share with other series
+
+
+def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> list[Part]:
+    """The series around `x` (d,), in units, that may have a field each; none if one field may do for all."""
+    found = _separate(coupling)
+    if len(found) < 2:
+        return []
+    strengths = []
+    for places in found:
+        part, own = _restrict(density, coupling, x, places)
+        of_part = strengths_of(part, x[places], own, DELTA)
+        strengths.append({int(places[k]): strength for k, strength in of_part.items()})
+    heads = {k for of_part in strengths for k, strength in of_part.items() if strength > HEAD}
+    if len(heads) <= MOST_HEADS:
+        return []
+    times = np.bincount(np.concatenate(found), minlength=x.size)
+    return [
+        _part(density, coupling, x, places, of_part, times > 1)
+        for places, of_part in zip(found, strengths, strict=True)
+    ]
+
+
+def _separate(coupling: Coupling) -> list[np.ndarray]:
+    """The coordinates of each series: what hangs together, and what has many neighbours among that."""
+    hubs = wide_coordinates(coupling.pattern.toarray(), FEW_NEIGHBOURS)
+    narrow, wide = np.flatnonzero(~hubs), np.flatnonzero(hubs)
+    labels = connected_components(coupling.pattern[narrow][:, narrow], directed=False)[1]
+    found = []
+    for label in np.flatnonzero(np.bincount(labels, minlength=1) >= LEAST_TIED):
+        members = narrow[labels == label]
+        share = np.asarray(coupling.pattern[members][:, wide].mean(axis=0)).ravel()
+        found.append(np.sort(np.concatenate((members, wide[share >= _SHARE]))))
+    # A constraint on a sum ties the latents of all series that it goes through.
+    tied = [np.isin(members, places).all() for members in coupling.members for places in found]
+    return found if np.sum(tied) == len(coupling.members) else []
+
+
+def _part(
+    density: ScaledDensity,
+    coupling: Coupling,
+    x: np.ndarray,
+    places: np.ndarray,
+    strengths: dict[int, float],
+    shared: np.ndarray,
+) -> Part:
+    """The part around `x` (d,) that has the coordinates `places` (k,), some of which are `shared` (d,).
+
+    A location that has a law of its own, with a mean that all series share say, is a head too: a latent
+    depends on heads and on later latents alone.
+    """
+    outside = np.setdiff1d(np.arange(x.size), places)
+    depends = np.zeros(x.size, bool)
+    depends[places] = np.asarray(coupling.pattern[places][:, outside].sum(axis=1)).ravel() > 0
+    heads, possible = choose_heads(strengths), choose_heads(strengths, FAINT_HEAD)
+    others = [k for k in sorted(strengths, key=lambda k: -strengths[k]) if k not in heads and depends[k]]
+    more = [k for k in others if not shared[k]][: MOST_HEADS - len(heads)]
+    left_out = np.setdiff1d(others, more)
+    heads, possible = np.union1d(heads, more), np.setdiff1d(possible, left_out)
+    places = np.setdiff1d(places, left_out)
+    return Part(
+        places,
+        *_restrict(density, coupling, x, places),
+        np.searchsorted(places, heads),
+        np.searchsorted(places, possible),
+        not depends[heads.astype(np.int64)].any(),
+    )
+
+
+def _restrict(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, places: np.ndarray
+) -> tuple[ScaledDensity, Coupling]:
+    """The density around `x` (d,) as a function of the coordinates `places` (k,) alone, and their coupling.
+
+    The gradients count for the whole density, too.
+    """
+    place_of = np.full(x.size, -1)
+    place_of[places] = np.arange(len(places))
+    pattern = coupling.pattern[places][:, places].tocsc()
+    inside = [k for k, members in enumerate(coupling.members) if np.all(place_of[members] >= 0)]
+    return ScaledDensity(_Restricted(density, x, places), density.unit[places]), Coupling(
+        pattern,
+        coupling.diagonal[places],
+        wide_coordinates(pattern.toarray()),
+        tuple(place_of[coupling.members[k]] for k in inside),
+        tuple(coupling.levels[k] for k in inside),
+    )
+
+
+class _Restricted:
+    """A density as a function of some of its coordinates, in the program's own."""
+
+    def __init__(self, density: ScaledDensity, x: np.ndarray, places: np.ndarray) -> None:
+        """All but the coordinates `places` (k,) stay at `x` (d,), in units."""
+        self._density, self._x, self._places, self._unit = density, x, places, density.unit[places]
+
+    def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
+        """The log density at `x` (k,), whose score is written."""
+        return float(self.at_all(x[None], score[None])[0])
+
+    def at_all(self, points: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """The log densities (n,) at points (n, k), whose scores are written."""
+        whole = np.tile(self._x, (len(points), 1))
+        whole[:, self._places] = points / self._unit
+        found, of_whole = self._density.at_all(whole)
+        scores[:] = of_whole[:, self._places] / self._unit
+        return found
