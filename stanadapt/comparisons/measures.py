@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,12 @@ class Figures(NamedTuple):
         return list(dict.fromkeys(_NOT_CONVERGED[kind] for kind in kinds))
 
 
+def evaluations_of_warmup(adaptation: Any) -> int:
+    """Evaluations of all chains before their draws: by iterations, and by searches for coordinates."""
+    of_searches = adaptation["field_gradients"].sum() if "field_gradients" in adaptation else 0
+    return int(adaptation["evaluations_warmup"].sum() + of_searches)
+
+
 def measure(idata: InferenceData, quantities: Quantities, workers: int) -> Figures:
     """Measure a result with `unconstrained_posterior` and at least four draws of each chain."""
     groups, attrs = datasets(idata), attributes(idata)
@@ -70,7 +76,7 @@ def measure(idata: InferenceData, quantities: Quantities, workers: int) -> Figur
     return Figures(
         draws=draws.shape[1],
         seconds=seconds,
-        evaluations=int(adaptation["evaluations_warmup"].sum() + adaptation["evaluations"].sum()),
+        evaluations=evaluations_of_warmup(adaptation) + int(adaptation["evaluations"].sum()),
         sizes=each_column(Sizes.of, [draws]),
         estimates=each_column(Estimates.of, [draws]),
         acceptance=float(stats["acceptance_rate"].mean()),

@@ -16,7 +16,7 @@ from ..run.interrupts import delayed_interrupts, give_up, raised_interrupts
 from ..run.preparation.prepare import prepare
 from ..run.progress import tell
 from .entrants import Entrant
-from .measures import Figures, in_words, measure
+from .measures import Figures, evaluations_of_warmup, in_words, measure
 from .plan import ComparisonPlan
 from .whole import SpentError, draws_within
 
@@ -178,7 +178,7 @@ def _keep(attempt: Attempt, idata: InferenceData, entrant: Entrant, plan: Compar
     if draws < FEWEST:
         attempt.status, attempt.reason = INTERRUPTED, note
         return
-    before = int(groups["adaptation"]["evaluations_warmup"].sum())
+    before = evaluations_of_warmup(groups["adaptation"])
     if plan.budget.gradients is not None and before >= plan.budget.gradients:
         raise SpentError(f"its warm-up takes {before} of the {plan.budget}")
     attempt.figures = measure(idata, plan.quantities, plan.arguments["workers"])

@@ -34,8 +34,10 @@ class Goals:
         pause = max((value.goal for value in values), default=0)
         if rows < pause:  # a run that was stopped on its way there
             return pause
-        evaluations = sum(value.evaluations for value in values)
-        before = sum(value.evaluations_warmup for value in values)
+        # Searches for coordinates take gradients that no iteration counts.
+        searches = sum(int(value.learnt.get("field_gradients", 0)) for value in values)
+        evaluations = sum(value.evaluations for value in values) + searches
+        before = sum(value.evaluations_warmup for value in values) + searches
         if rows:
             if self.schedule.is_look(rows):
                 self.status = self.watch.look(work.values_so_far)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import stanadapt
 from broken import SLIGHTLY_BROKEN, edited_sampler, offered
+from programs import WALK
 from stanadapt.cli import main
 from stanadapt.comparisons.running import FAILED, INTERRUPTED, NOT_RUN, OK
 from stanadapt.diagnostics.estimates import STATISTICS
@@ -28,6 +29,12 @@ CHEAP = {"rwm": {"warmup": 500}, "fisher_mala": {"warmup": 1_000}}
 
 def compare(*arguments: Any, **keywords: Any) -> stanadapt.Comparison:
     return stanadapt.compare(*arguments, progress=False, **({"seed": 1} | keywords))
+
+
+def evaluations_of(facts: Any) -> int:
+    """All that a run has taken: in warm-up, in searches for coordinates and for its draws."""
+    counts = "evaluations", "evaluations_warmup", "field_gradients"
+    return int(sum(facts[name].sum() for name in counts if name in facts))
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +54,19 @@ def test_every_method_spends_the_budget(schools: stanadapt.Comparison) -> None:
         groups = datasets(idata)
         facts, stats = groups["adaptation"], groups["sample_stats"]
         assert int(facts["evaluations"].sum()) == int(stats["n_steps"].sum())
-        total = int(facts["evaluations"].sum() + facts["evaluations_warmup"].sum())
-        assert total == table.loc[label[0], "evaluations"]
+        assert evaluations_of(facts) == table.loc[label[0], "evaluations"]
         assert stats.sizes["draw"] == table.loc[label[0], "draws"]
         assert "unconstrained_posterior" not in groups
         assert "warmup_posterior" not in groups
+
+
+def test_searches_for_coordinates_are_paid_from_the_budget() -> None:
+    data = {"T": 30, "y": np.cumsum(np.random.default_rng(1).normal(size=30))}
+    found = compare(WALK, data, methods="fisher_hmc", budget="20000 gradients")
+    facts = datasets(found.results["fisher_hmc", 0])["adaptation"]
+    assert facts["field_gradients"].sum() > 1_000
+    assert evaluations_of(facts) == found.table.loc["fisher_hmc", "evaluations"]
+    assert evaluations_of(facts) == pytest.approx(20_000, rel=0.05)
 
 
 def test_the_row_of_a_method_is_its_result(schools: stanadapt.Comparison) -> None:
