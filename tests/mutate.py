@@ -1061,6 +1061,43 @@ MUTATIONS = [
         "ordered += own",
         unit("test_program", "test_names_of_coordinates_are_those_of_the_values_they_have"),
     ),
+    # several fields
+    Mutation(
+        "transport/field.py",
+        "return k + int(table[k, ROWS]) if table[k, MORE] > 0.0 else len(table)",
+        "return len(table)",
+        unit("test_transport_field", "test_two_fields_have_latents_of_their_own"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "if len(heads) <= MOST_HEADS:",
+        "if not heads:",
+        unit("test_several_fields", "test_few_heads_need_no_parts"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "if 0.0 < there < _LESS * held:",
+        "if there < 0.0:",
+        unit("test_several_fields", "test_heads_are_looked_at_where_their_own_law_holds_them_least"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "not depends[heads.astype(np.int64)].any(),",
+        "True,",
+        unit("test_several_fields", "test_the_law_of_heads_is_learned_where_they_depend_on_nothing_else"),
+    ),
+    Mutation(
+        "transport/fields/field_learning.py",
+        "log_scale[places] += np.log(own.scale)",
+        "log_scale += np.log(own.scale).sum()",
+        unit("test_several_fields", "test_all_latents_are_normal_in_the_coordinates_of_their_fields"),
+    ),
+    Mutation(
+        "comparisons/measures.py",
+        'return int(adaptation["evaluations_warmup"].sum() + of_searches)',
+        'return int(adaptation["evaluations_warmup"].sum())',
+        ("end_to_end/test_comparisons.py::test_searches_for_coordinates_are_paid_from_the_budget",),
+    ),
 ]
 
 

@@ -296,6 +296,50 @@ model {
 }
 """
 
+# Volatilities of several stocks, each with parameters of its own.
+STOCKS = """
+data { int T; int K; matrix[T, K] y; }
+parameters {
+  vector[K] mu;
+  vector<lower=-1, upper=1>[K] phi;
+  vector<lower=0>[K] sigma;
+  matrix[T, K] h;
+}
+model {
+  mu ~ normal(0, 3);
+  (phi + 1) / 2 ~ beta(20, 1.5);
+  sigma ~ normal(0, 1);
+  for (k in 1 : K) {
+    h[1, k] ~ normal(mu[k], sigma[k] / sqrt(1 - square(phi[k])));
+    h[2 : T, k] ~ normal(mu[k] + phi[k] * (h[1 : (T - 1), k] - mu[k]), sigma[k]);
+    y[, k] ~ normal(0, exp(h[, k] / 2));
+  }
+}
+"""
+
+# Walks of several places with one noise, and scales that have a mean and a scale of their own.
+PLACES = """
+data { int T; int K; matrix[T, K] y; }
+parameters {
+  real m;
+  real<lower=0> spread;
+  vector[K] log_s;
+  real<lower=0> sigma;
+  matrix[T, K] x;
+}
+model {
+  m ~ normal(-1, 1);
+  spread ~ std_normal();
+  log_s ~ normal(m, spread);
+  sigma ~ std_normal();
+  for (k in 1 : K) {
+    x[1, k] ~ normal(0, 3);
+    x[2 : T, k] ~ normal(x[1 : (T - 1), k], exp(log_s[k]));
+    y[, k] ~ normal(x[, k], sigma);
+  }
+}
+"""
+
 
 def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
     """A stationary series around 0."""
@@ -357,6 +401,23 @@ def smooth_counts(length: int) -> dict[str, Any]:
     rng = np.random.default_rng(30)
     steps = np.cumsum(0.02 * rng.normal(size=length))
     return {"T": length, "y": rng.poisson(np.exp(np.clip(1.5 + np.cumsum(steps), -3.0, 5.0)))}
+
+
+def stocks(length: int) -> dict[str, Any]:
+    rng, n = np.random.default_rng(31), 8
+    y = np.empty((length, n))
+    for column in y.T:
+        phi, sigma = rng.uniform(0.85, 0.98), rng.uniform(0.15, 0.4)
+        h = rng.normal(-1.0, 0.5) + autoregression(rng, length, phi, sigma)
+        column[:] = np.exp(h / 2) * rng.normal(size=length)
+    return {"T": length, "K": n, "y": y}
+
+
+def places(length: int) -> dict[str, Any]:
+    rng, n = np.random.default_rng(32), 12
+    steps = np.exp(rng.normal(-1.5, 0.5, n)) * rng.normal(size=(length, n))
+    walks = rng.normal(size=n) + np.cumsum(steps, axis=0)
+    return {"T": length, "K": n, "y": walks + 0.4 * rng.normal(size=walks.shape)}
 
 
 def counts_on_a_grid(side: int) -> dict[str, Any]:
@@ -422,6 +483,8 @@ MODELS = {
     "coefficients": FieldModel(COEFFICIENTS, coefficients, 100, np.nan),
     "waves": FieldModel(WAVES, waves, 200, np.nan),
     "smooth": FieldModel(SMOOTH, smooth_counts, 120, np.nan),
+    "stocks": FieldModel(STOCKS, stocks, 100, np.nan),
+    "places": FieldModel(PLACES, places, 60, np.nan),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),

@@ -1,7 +1,8 @@
-"""Series with a scale each, which Fisher HMC gives a field each: the scales have their law.
+"""Panels of series in the fields that Fisher HMC learns: the scales have their law.
 
-With normal data the latents can be integrated out, and given the scale of the noise the series are
-independent, so that the laws are integrals over grids.
+Series with a scale each have a field each, and short ones have one together. With normal data the latents can
+be integrated out, and given the scale of the noise the series are independent, so that the laws are integrals
+over grids.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from fits import run
-from shares import finer, largest_error, quantiles
+from shares import finer, largest_error, quantiles, quantiles_of_two
 
 LIMIT = 4.5  # standard errors
 RATE = 0.01
@@ -33,6 +34,19 @@ PROGRAMS = {
     "each for itself": PROGRAM.format("real log_e;", "", ""),
     "one noise": PROGRAM.format("", "real log_e;", "log_e ~ std_normal();"),
 }
+
+PERSONS, WEEKS = 20, 6
+SHORT = """
+data { int N; int T; array[N] vector[T] y; }
+parameters { real log_s; real log_e; array[N] vector[T] x; }
+model {
+  log_s ~ std_normal(); log_e ~ std_normal();
+  for (n in 1:N) {
+    x[n, 1] ~ normal(0, exp(log_s)); x[n, 2:T] ~ normal(x[n, 1:T-1], exp(log_s));
+    y[n] ~ normal(x[n], exp(log_e));
+  }
+}
+"""
 
 
 @functools.cache
@@ -80,3 +94,31 @@ def test_walks_with_a_scale_each_have_the_law_of_their_scales(seed: int, name: s
         assert largest_error(posterior["log_s"].values[..., k], law, findings) < LIMIT
     for law in found[SERIES:]:
         assert largest_error(posterior["log_e"].values, law, findings) < LIMIT
+
+
+@functools.cache
+def short() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """Walks of six weeks of 20 persons, and quantiles of the logarithms of both scales."""
+    rng, weeks = np.random.default_rng(13), np.arange(WEEKS)
+    y = np.cumsum(0.4 * rng.normal(size=(PERSONS, WEEKS)), axis=1) + 0.6 * rng.normal(size=(PERSONS, WEEKS))
+    values, vectors = np.linalg.eigh(np.minimum.outer(weeks, weeks) + 1.0)
+    squares = np.square(y @ vectors).sum(axis=0)
+
+    def log_density(u: float, v: float) -> float:
+        variances = np.exp(2.0 * u) * values + np.exp(2.0 * v)
+        likelihood = PERSONS * np.log(variances).sum() + (squares / variances).sum()
+        return float(-0.5 * (u * u + v * v + likelihood))
+
+    data = {"N": PERSONS, "T": WEEKS, "y": y}
+    return data, quantiles_of_two(log_density, (-5.0, 1.0), (-3.0, 1.0))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_short_series_have_the_law_of_their_scales(seed: int) -> None:
+    """Each is a small part of all latents, and one field is for all of them."""
+    data, found = short()
+    posterior, adaptation, findings = run(SHORT, data, seed=seed, draws=3_000, chains=2)
+    roles = np.atleast_2d(adaptation["field_role"].values)
+    assert (roles == [2, 2, *[1] * PERSONS * WEEKS]).all(axis=1).any()
+    for name, law in zip(("log_s", "log_e"), found, strict=True):
+        assert largest_error(posterior[name].values, law, findings) < LIMIT

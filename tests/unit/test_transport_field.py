@@ -428,6 +428,11 @@ def test_two_fields_have_latents_of_their_own() -> None:
     (first, second), _ = fields_of(rows)
     np.testing.assert_array_equal(first.own, law.own)
     np.testing.assert_array_equal(second.own, other.own)
+    z = np.random.default_rng(1).normal(size=D)
+    x = point(rows, z)[0]
+    for one in (law, other):
+        np.testing.assert_array_equal(x[one.own], point(field_rows(one, 0), z)[0][one.own])
+    assert (x[other.own] != z[other.own]).all()
     latents, heads = latents_and_heads(rows)
     assert set(latents) == {*law.own, *other.own}
     assert set(heads) == {*law.heads, OUTSIDE}

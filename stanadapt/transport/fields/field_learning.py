@@ -30,7 +30,9 @@ from .several import LEAST_TIED, Part, find_parts
 from .weights_search import find_weights
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
-TIED = 0.4  # this share of all coordinates that are not wide must be in a series, or another such part
+# So many coordinates must hang together, in a short series for instance. And this share of all that are not
+# wide must be in such series, or on a map.
+SHORTEST, TIED = 5, 0.4
 HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where heads would be too many
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
@@ -452,7 +454,7 @@ def _are_tied(coupling: Coupling) -> bool:
     if np.median(np.asarray(between.sum(axis=0)).ravel()) < 3.0:  # most have one neighbour, or none
         return False
     sizes = np.bincount(connected_components(between, directed=False)[1])
-    return bool(sizes[sizes >= LEAST_TIED].sum() >= max(LEAST_TIED, TIED * len(narrow)))
+    return bool(sizes[sizes >= SHORTEST].sum() >= max(LEAST_TIED, TIED * len(narrow)))
 
 
 def _metric(design: Design, of_heads: HeadLaw | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

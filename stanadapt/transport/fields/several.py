@@ -18,6 +18,9 @@ from .heads import DELTA, FAINT_HEAD, HEAD, MOST_HEADS, choose_heads
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, strengths_of, wide_coordinates
 
 LEAST_TIED = 15  # so many coordinates must hang together, in a series for instance
+# What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
+# their curvature is at most this share of what it was.
+_LOOSER, _LESS = 1.5, 0.9
 _SHARE = 0.2  # of the latents of a series that a coordinate is coupled to, which may be one of its heads
 
 
@@ -46,6 +49,7 @@ def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> lis
     if len(heads) <= MOST_HEADS:
         return []
     times = np.bincount(np.concatenate(found), minlength=x.size)
+    x = _loosen(density, coupling, x, np.array(sorted(heads)), times)
     return [
         _part(density, coupling, x, places, of_part, times > 1)
         for places, of_part in zip(found, strengths, strict=True)
@@ -65,6 +69,34 @@ def _separate(coupling: Coupling) -> list[np.ndarray]:
     # A constraint on a sum ties the latents of all series that it goes through.
     tied = [np.isin(members, places).all() for members in coupling.members for places in found]
     return found if np.sum(tied) == len(coupling.members) else []
+
+
+def _loosen(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, heads: np.ndarray, times: np.ndarray
+) -> np.ndarray:
+    """A point (d,) like `x`, at which what lies above the `heads` (k,) holds them less.
+
+    A search may begin while the scale of their own law is small, so that the heads hardly move. Their laws
+    would then end where draws come later. `times` (d,) is the number of series that have a coordinate.
+    """
+    own = heads[times[heads] == 1]
+    above = np.flatnonzero(np.asarray(coupling.pattern[own].sum(axis=0)).ravel() * (times == 0))
+    together = np.zeros(x.size)
+    together[own] = 1.0
+
+    def hold(point: np.ndarray) -> float:
+        found = density.curvature(point, together)
+        return np.inf if found is None else float(found[own].sum())
+
+    held = hold(x)
+    for k in above:
+        for sign in (-1.0, 1.0):
+            moved = x.copy()
+            moved[k] += sign * _LOOSER / density.unit[k]
+            there = hold(moved)
+            if 0.0 < there < _LESS * held:
+                x, held = moved, there
+    return x
 
 
 def _part(
