@@ -259,17 +259,19 @@ def write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) ->
 def lengths(table: Any) -> Any:
     """Where the rows of innovations, effects or weights, of the latents' and of all fields end in a map."""
     outer = 0
-    if len(table) > 0 and (table[0, KIND] == INNOVATIONS or table[0, KIND] >= EFFECTS):
+    if len(table) > 0 and table[0, KIND] >= EFFECTS:
         outer = int(table[0, ROWS])
-    latents = _end_of_fields(table, outer)
-    return outer, latents, _end_of_fields(table, latents) if latents > outer else latents
+    else:
+        outer = _end_of_fields(table, 0, INNOVATIONS)
+    latents = _end_of_fields(table, outer, FIELD)
+    return outer, latents, _end_of_fields(table, latents, FIELD) if latents > outer else latents
 
 
 @kernel(ordered=True, counted=False)
-def _end_of_fields(table: Any, first: Any) -> Any:
-    """The row after the fields that begin with row `first`; `first` itself if there is none."""
+def _end_of_fields(table: Any, first: Any, kind: Any) -> Any:
+    """The row after the fields of a kind that begin with row `first`; `first` itself if there is none."""
     k, more = first, True
-    while more and k < len(table) and table[k, KIND] == FIELD:
+    while more and k < len(table) and table[k, KIND] == kind:
         more = table[k, MORE] > 0.0
         k += int(table[k, ROWS])
     return k
@@ -404,11 +406,15 @@ def _write_law(table: Any, at: Any, x: Any, s: Any, a: Any, g: Any) -> None:
 
 @kernel(ordered=True)
 def log_scale_at(table: Any, x: Any) -> Real:
-    """The sum of s (n,) at the heads in `x` (d,)."""
-    at, s = places(table), np.empty(int(table[0, N_LATENTS]))
-    values = _feature_slopes(table, at, x)[0]
-    _mix(s, table.reshape(table.size), values, at[4], int(table[0, SIZE_S]), at[11])
-    return total(s)
+    """The sum of s (n,) of all fields at the heads in `x` (d,)."""
+    found, k = 0.0, 0
+    while k < len(table):
+        one = table[k:]
+        at, s = places(one), np.empty(int(one[0, N_LATENTS]))
+        _mix(s, one.reshape(one.size), _feature_slopes(one, at, x)[0], at[4], int(one[0, SIZE_S]), at[11])
+        found += total(s)
+        k = _next_field(table, k)
+    return found
 
 
 @kernel(ordered=True)

@@ -52,7 +52,7 @@ def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a map that hold its fields, with their innovations, or its effects or weights, and the
     bends of their heads; and the others. There are none of the first if it has none of these laws.
     """
-    end = len(_outer(table)) or len(_block(table, INNOVATIONS))
+    end = len(_outer(table)) or sum(map(len, _fields(table, INNOVATIONS)))
     for _ in range(2):
         end += sum(map(len, _fields(table[end:])))
     while 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
@@ -67,11 +67,11 @@ def _block(table: np.ndarray, kind: float) -> np.ndarray:
     return table[: int(max(table[0, ROWS], 1.0))] if np.isfinite(table[0, ROWS]) else table
 
 
-def _fields(table: np.ndarray) -> list[np.ndarray]:
-    """The rows of each of the fields, of latents or of heads, that begin with the first row."""
+def _fields(table: np.ndarray, kind: float = FIELD) -> list[np.ndarray]:
+    """The rows of each of the fields, of latents, heads or innovations, that begin with the first row."""
     found: list[np.ndarray] = []
     while not found or (len(found[-1]) and found[-1][0, MORE] != 0.0):
-        found.append(_block(table, FIELD))
+        found.append(_block(table, kind))
         table = table[len(found[-1]) :]
     return [rows for rows in found if len(rows)]
 
@@ -84,7 +84,7 @@ def _outer(table: np.ndarray) -> np.ndarray:
 class _Parts(NamedTuple):
     """The rows of fields by what they are for; effects and weights have bends alone."""
 
-    innovations: np.ndarray
+    innovations: list[np.ndarray]  # of each law of innovations,
     latents: list[np.ndarray]  # of each field of latents,
     heads: list[np.ndarray]  # and of heads
     bends: np.ndarray  # of heads
@@ -92,9 +92,9 @@ class _Parts(NamedTuple):
 
 def _parts(rows: np.ndarray) -> _Parts:
     if len(_outer(rows)):
-        return _Parts(rows[:0], [], [], rows[len(_outer(rows)) :])
-    innovations = _block(rows, INNOVATIONS)
-    left = rows[len(innovations) :]
+        return _Parts([], [], [], rows[len(_outer(rows)) :])
+    innovations = _fields(rows, INNOVATIONS)
+    left = rows[sum(map(len, innovations)) :]
     latents = _fields(left)
     left = left[sum(map(len, latents)) :]
     heads = _fields(left)
@@ -103,7 +103,7 @@ def _parts(rows: np.ndarray) -> _Parts:
 
 def innovations_of(rows: np.ndarray) -> np.ndarray:
     """The rows of the innovations, among the rows of fields, if these are series of innovations."""
-    return _parts(rows).innovations
+    return rows[: sum(map(len, _parts(rows).innovations))]
 
 
 def has_effects(rows: np.ndarray) -> bool:
@@ -165,7 +165,7 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     if len(_outer(rows)):
         moved = [latents_and_heads(rows)[0]]
     else:
-        moved = [field_of(part).own for part in (parts.innovations, *parts.latents) if len(part)]
+        moved = [field_of(part).own for part in (*parts.innovations, *parts.latents)]
     return np.unique(np.concatenate((parts.bends[:, OWN].astype(np.int64), *moved)))
 
 
@@ -279,7 +279,7 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
         law = effects_table if has_effects(rows) else weights_table
         valid = law.are_valid(outer, d)
         return valid and not np.isin(bent, latents_and_heads(rows)[0]).any()
-    innovations = [parts.innovations] if len(parts.innovations) else []
+    innovations = parts.innovations
     if not parts.latents or not all(
         _is_valid(part, d) for part in (*innovations, *parts.latents, *parts.heads)
     ):
@@ -289,8 +289,8 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     laws, of_heads = fields_of(rows)
     # Each coordinate is a latent once, and no head of such a field is a latent of another one; and the same
     # for the fields of heads, whose roots and latents are no latents.
-    latents = np.concatenate([law.own for law in laws])
-    for these in (laws, of_heads):
+    latents, of_series = np.concatenate([law.own for law in laws]), [*map(field_of, innovations)]
+    for these in (of_series, laws, of_heads):
         own = np.concatenate([law.own for law in these] or [latents[:0]])
         heads = np.concatenate([law.heads for law in these] or [latents[:0]])
         if len(set(own)) < len(own) or np.isin(heads, own).any() or np.isin(bent, own).any():
@@ -394,5 +394,5 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     for law in of_heads:
         root[law.own] = law.heads[0]
     parts = _parts(rows)
-    taken = sum(part[0, N_GRADIENTS] for part in (parts.innovations, *parts.latents) if len(part))
+    taken = sum(part[0, N_GRADIENTS] for part in (*parts.innovations, *parts.latents))
     return found | {"field_gradients": np.array(taken)}

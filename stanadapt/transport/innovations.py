@@ -11,8 +11,8 @@ Its first term may be wider than the steps, and s_1 says how much. So this law g
 x_t = e^(-s_t(theta)) (u_t - rho_t(theta) u_t-1). It is triangular; draws are exact whatever s and rho are.
 
 This is the inverse of a field: u is its x, and x its z, with G = -rho_t for the term before. So its rows are
-those of a field with another kind. They come before those of the field of u. fields/innovation_search.py
-finds them.
+those of a field with another kind, and there may be several, for series with heads of their own. They come
+before those of the field of u. fields/innovation_search.py finds them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import numpy as np
 from .. import innovations
 from ..field import KNOTS, Field, n_features, write_features
 from ..field_table import field_rows
-from ..map_table import INNOVATIONS
+from ..map_table import INNOVATIONS, MORE, N_GRADIENTS
 from .law_fit import bounded_features, scale_features
 from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, have_ties
 
@@ -31,8 +31,8 @@ _WRONG = 1e-3  # share of an answer that may be unexplained
 _TIED = 0.1  # a series has regressions as large as this, by their root mean square
 # Series of one variable: so many terms has each of them at least, and so many of them may be tied by data.
 _SHORTEST, _MOST_TIED = 10, 8
-MOST_CANDIDATES = 40  # coordinates that rho may depend on
-MOST_HEADS = 2
+MOST_CANDIDATES = 80  # coordinates that rho may depend on
+MOST_HEADS = 2  # of them, for one series
 _MOVE = 0.5  # of a candidate, in units; rho has to change by more than _CHANGES
 _CHANGES = 1e-4
 _REACHES = 0.5, 1.0, 1.75, 2.5, 4.0, 6.0  # the design, in units: on each axis,
@@ -74,10 +74,14 @@ def find_innovations(
             found += _series_of(density, x, own)
     if not found:
         return None, density.gradients
-    law = _fit(density, x, unit, variables, [own for own, _ in found], [series for _, series in found])
-    if law is None:
+    laws = _fit(density, x, unit, variables, [own for own, _ in found], [series for _, series in found])
+    if not laws:
         return None, density.gradients
-    rows = field_rows(law, density.gradients, INNOVATIONS)
+    parts = [field_rows(law, 0, INNOVATIONS) for law in laws]
+    for part in parts[:-1]:
+        part[0, MORE] = 1.0
+    parts[0][0, N_GRADIENTS] = density.gradients
+    rows = np.concatenate(parts)
 
     there, scale = x.copy(), unit.copy()
     innovations.into_u(rows, there)
@@ -233,12 +237,15 @@ def _fit(
     variables: np.ndarray,
     members: list[np.ndarray],
     found: list[Series],
-) -> Field | None:
-    """rho as a function of its heads, exact at `x` (d,)."""
+) -> list[Field]:
+    """rho as a function of its heads, exact at `x` (d,): a law for all series with the same heads.
+
+    There is none if a series has too many heads.
+    """
     counts = np.bincount(variables)
     few = np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS)
     if len(few) > MOST_CANDIDATES:
-        return None
+        return []
 
     def rho_at(theta: np.ndarray, heads: np.ndarray) -> np.ndarray | None:
         point = x.copy()
@@ -249,36 +256,93 @@ def _fit(
 
     order = max(len(one.rho) for one in found)
     middle = _rho_of(found, order)
-    strengths = {}
+    each = _divide(middle[0], members)
+    found_heads: list[list[int]] = [[] for _ in each]
     for k in few:
         ahead = rho_at(x[[k]] + _MOVE * unit[k], np.array([k]))
         if ahead is None:
-            return None
-        strengths[int(k)] = float(np.sqrt(np.mean(np.square(ahead - middle))))
-    chosen = sorted((k for k in strengths if strengths[k] > _CHANGES), key=lambda k: -strengths[k])
-    if len(chosen) > MOST_HEADS:
-        return None
-    heads = np.array(sorted(chosen), np.int64)
-    thetas, values, heights = [x[heads]], [middle], [0.0]
-    for move in _design(len(heads)):
-        rho = rho_at(x[heads] + move * unit[heads], heads)
+            return []
+        for of_series, times in zip(found_heads, each, strict=True):
+            if np.sqrt(np.mean(np.square(ahead - middle)[:, times])) > _CHANGES:
+                of_series.append(int(k))
+    groups = _group(found_heads, each)
+    if not groups:
+        return []
+    m = max(len(heads) for heads, _ in groups)
+    all_heads = np.concatenate([heads for heads, _ in groups])
+    moves, values = [np.zeros(m)], [middle]
+    for move in _design(m):  # of all series at once, each by its own heads
+        theta = np.concatenate([x[heads] + move[: len(heads)] * unit[heads] for heads, _ in groups])
+        rho = rho_at(theta, all_heads)
         if rho is not None:
-            thetas.append(x[heads] + move * unit[heads])
+            moves.append(move)
             values.append(rho)
-            heights.append(-0.5 * float(move @ move))
-    # A field's order is that of elimination: the last innovation first. Each has entries for those before.
-    rho, places = np.array(values), np.array(thetas).reshape(len(values), len(heads))
+    innovations_of = np.concatenate(members)
+    return [
+        _law(
+            np.array(moves)[:, : len(heads)],
+            np.array(values)[:, :, times],
+            heads,
+            x[heads],
+            unit[heads],
+            innovations_of[times],
+        )
+        for heads, times in groups
+    ]
+
+
+def _group(found: list[list[int]], each: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Heads, and the times of all series that have these: all series together if they have few.
+
+    `found` has the heads of each series, and `each` its times. No groups if one series has too many heads, or
+    if two groups have a head in common.
+    """
+    heads = sorted({k for own in found for k in own})
+    if len(heads) <= MOST_HEADS:
+        return [(np.array(heads, np.int64), np.concatenate(each))]
+    together: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for own, times in zip(found, each, strict=True):
+        together.setdefault(tuple(own), []).append(times)
+    if max(map(len, together)) > MOST_HEADS or sum(map(len, together)) > len(heads):
+        return []
+    return [(np.array(own, np.int64), np.concatenate(times)) for own, times in together.items()]
+
+
+def _divide(rho: np.ndarray, members: list[np.ndarray]) -> list[np.ndarray]:
+    """The times of each series among the regressions `rho` (n,) of all: one begins where there is none.
+
+    So it does with each of the `members`, those that were probed by themselves.
+    """
+    begins = np.abs(rho) < _FIRST * np.abs(rho).max()
+    begins[np.cumsum([0, *map(len, members[:-1])])] = True
+    begins[1:] &= ~begins[:-1]  # the terms after the last one with data have no regressions
+    return np.split(np.arange(len(rho)), np.flatnonzero(begins)[1:])
+
+
+def _law(
+    moves: np.ndarray,
+    rho: np.ndarray,
+    heads: np.ndarray,
+    middle: np.ndarray,
+    unit: np.ndarray,
+    own: np.ndarray,
+) -> Field:
+    """The law of series with regressions `rho` (q, order, n), after `moves` (q, m) of their heads from the
+    `middle` (m,), in `unit` (m,); the first move is none. `own` (n,) are the innovations.
+    """
+    rho, heights, places = rho.copy(), -0.5 * np.square(moves).sum(axis=1), middle + moves * unit
+    order, n = rho.shape[1:]
     log_scales = _separate_first(rho[:, 0])
-    own, n = np.concatenate(members)[::-1].copy(), middle.shape[1]
+    # A field's order is that of elimination: the last innovation first. Each has entries for those before.
     lags = [(t, lag) for t in range(n - 1, -1, -1) for lag in range(1, min(order, t) + 1)]
     times, steps = np.array(lags).T
-    best = _best_fit(places, -rho[:, steps - 1, times], np.array(heights), unit[heads])
+    best = _best_fit(places, -rho[:, steps - 1, times], heights, unit)
     of_s = _fit_features(
         places,
         log_scales[:, ::-1],
-        np.array(heights),
+        heights,
         best.mid,
-        unit[heads],
+        unit,
         best.rate,
         scale_features(len(heads)),
     )
@@ -286,11 +350,11 @@ def _fit(
     return Field(
         heads,
         best.mid,
-        unit[heads],
+        unit,
         best.rate,
         (of_s.basis, none, best.basis),
         np.zeros(n),
-        own,
+        own[::-1].copy(),
         np.append(0, np.cumsum(np.minimum(np.arange(n - 1, -1, -1), order))),
         n - 1 - times + steps,
         (of_s.coefficients, zeros, best.coefficients),
@@ -376,6 +440,7 @@ def _fit_features(
 
 
 def _design(m: int) -> list[np.ndarray]:
+    """Moves (m,) of the heads, in units."""
     axes = np.eye(m)
     moves = [sign * reach * axis for axis in axes for sign in (-1.0, 1.0) for reach in _REACHES]
     for a in range(m):
