@@ -16,11 +16,11 @@ from stanadapt.transport.fields import field_learning, law_fit
 from stanadapt.transport.fields.dense import dense_coupling
 from stanadapt.transport.fields.design import Design, find_design, follow_tails, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HOPELESS, learn_field
-from stanadapt.transport.fields.heads import HEAD, MOST_HEADS, choose_heads
+from stanadapt.transport.fields.heads import HEAD, MOST_HEADS, choose_heads, strengths_of
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
 from stanadapt.transport.fields.precision import Precision
-from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple, strengths_of
+from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple
 from stanadapt.transport.map_table import COLUMNS, KIND, NOT_CENTRED
 
 T = 30
@@ -210,7 +210,7 @@ def test_strengths_tell_who_acts_on_the_curvature() -> None:
     narrow[[0, T + 1]] = True
     coupling = couple(density, x, np.array([0, *[1] * T, 2]))
     assert coupling is not None
-    strengths = strengths_of(density, x, coupling._replace(wide=narrow), 0.5)
+    strengths = strengths_of(density, x, coupling._replace(wide=narrow))
     assert strengths[0] > 0.5
     assert strengths[T + 1] < 1e-4
     np.testing.assert_array_equal(choose_heads(strengths), [0])

@@ -20,7 +20,7 @@ from stanadapt.transport.fields.innovation_search import (
     solve_probes,
 )
 from stanadapt.transport.fields.probes import ScaledDensity
-from stanadapt.transport.map_table import INNOVATIONS
+from stanadapt.transport.map_table import INNOVATIONS, KIND
 
 T = 40
 D = T + 2
@@ -216,6 +216,50 @@ def test_series_that_data_do_not_tie_have_one_field() -> None:
         z[0] = law.mid[0] + move
         assert np.isfinite(density(z, score))
         assert np.sqrt(np.mean(np.square(score + z)[law.own])) < 0.3
+
+
+EACH = """
+data { int J; int T; matrix[J, T] y; }
+parameters { vector[J] a; matrix[J, T] z; }
+model {
+  a ~ std_normal(); to_vector(z) ~ std_normal();
+  for (j in 1:J) {
+    row_vector[T] h = z[j];
+    for (t in 2:T) h[t] += tanh(a[j]) * h[t - 1];
+    y[j] ~ normal(h, 0.5);
+  }
+}
+"""
+
+
+def test_series_with_regressions_of_their_own_have_a_law_each() -> None:
+    """A law of all would have four heads. Each is right where all of these have moved, each by itself."""
+    j, t = 4, 20
+    density = ProgramDensity(
+        EACH, {"J": j, "T": t, "y": np.random.default_rng(7).normal(size=(j, t)).tolist()}
+    )
+    names = list(density.model.unconstrained_names())
+    rng, variables = np.random.default_rng(9), np.repeat([0, 1], [j, j * t])
+    x = rng.normal(size=len(names))
+    found, _ = find_innovations(density, x, np.ones(x.size), variables)
+    assert found is not None
+    laws = [
+        field_of(part)
+        for part in np.split(found.rows, np.flatnonzero(found.rows[1:, KIND] == INNOVATIONS) + 1)
+    ]
+    assert [[names[i] for i in law.heads] for law in laws] == [[f"a.{k}"] for k in range(1, j + 1)]
+    x[:j] += rng.uniform(-1.0, 1.0, j)
+    u = x.copy()
+    innovations.into_u(found.rows, u)
+    for k, a in enumerate(x[:j], 1):
+        own = [names.index(f"z.{k}.{time}") for time in range(1, t + 1)]
+        wanted = x[own].copy()
+        for time in range(1, t):
+            wanted[time] += np.tanh(a) * wanted[time - 1]
+        np.testing.assert_allclose(u[own], wanted, atol=1e-2)
+    back = u.copy()
+    assert innovations.into_x(found.rows, back) == pytest.approx(0.0, abs=0.05)
+    np.testing.assert_allclose(back, x, atol=1e-12)
 
 
 def test_scales_that_do_nothing_where_a_search_begins_are_heads() -> None:

@@ -19,12 +19,12 @@ from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .effects_search import find_effects, may_have_effects
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
-from .heads import DELTA, FAINT_HEAD, MOST_HEADS, choose_heads
+from .heads import DELTA, FAINT_HEAD, MOST_HEADS, choose_heads, strengths_of, without_locations
 from .innovation_search import find_innovations
 from .laplace import MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .precision import Precision
-from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple, strengths_of
+from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .rotation_search import find_rotations, without_ties
 from .several import LEAST_TIED, Part, find_parts
 from .weights_search import find_weights
@@ -355,8 +355,9 @@ def _find_precision(
     be heads if it is not right; None if there is none.
     """
     if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
-        strengths = strengths_of(density, x, coupling, DELTA)
-        sparse = Precision(density, coupling, choose_heads(strengths))
+        strengths = strengths_of(density, x, coupling)
+        heads = choose_heads(without_locations(density, x, coupling, strengths))
+        sparse = Precision(density, coupling, heads)
         if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
             wide = np.flatnonzero(coupling.wide)
             return sparse, x, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)

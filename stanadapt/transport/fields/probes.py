@@ -246,23 +246,3 @@ def colours_of(pattern: sparse.csc_matrix) -> np.ndarray:
             colour += 1
         colours[j] = colour
     return colours
-
-
-def strengths_of(density: ScaledDensity, x: np.ndarray, coupling: Coupling, delta: float) -> dict[int, float]:
-    """How much each wide coordinate changes the curvature of the others when it moves by `delta`.
-
-    It is the root mean square of the change of -H v over the others, for random signs v, in units in which
-    the diagonal of -H is 1. The signs come from a fixed seed, since they are no random numbers of the chain.
-    """
-    d, narrow = x.size, ~coupling.wide
-    scale = 1.0 / np.sqrt(np.maximum(np.abs(coupling.diagonal), 1e-12))
-    signs = np.random.default_rng(1).choice([-1.0, 1.0], d) * scale * narrow
-    found = {}
-    for k in np.flatnonzero(coupling.wide):
-        move = np.zeros(d)
-        move[k] = delta / density.unit[k]
-        ahead, behind = density.curvature(x + move, signs), density.curvature(x - move, signs)
-        if ahead is not None and behind is not None:
-            change = (ahead - behind)[narrow] * scale[narrow]
-            found[int(k)] = float(np.sqrt(np.mean(np.square(change)))) if narrow.any() else 0.0
-    return found

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from .heads import DELTA, FAINT_HEAD, HEAD, MOST_HEADS, choose_heads
-from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, strengths_of, wide_coordinates
+from .heads import FAINT_HEAD, HEAD, MOST_HEADS, choose_heads, strengths_of, without_locations
+from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, wide_coordinates
 
 LEAST_TIED = 15  # so many coordinates must hang together, in a series for instance
 # What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
@@ -43,7 +43,7 @@ def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> lis
     strengths = []
     for places in found:
         part, own = _restrict(density, coupling, x, places)
-        of_part = strengths_of(part, x[places], own, DELTA)
+        of_part = strengths_of(part, x[places], own)
         strengths.append({int(places[k]): strength for k, strength in of_part.items()})
     heads = {k for of_part in strengths for k, strength in of_part.items() if strength > HEAD}
     if len(heads) <= MOST_HEADS:
@@ -115,7 +115,10 @@ def _part(
     outside = np.setdiff1d(np.arange(x.size), places)
     depends = np.zeros(x.size, bool)
     depends[places] = np.asarray(coupling.pattern[places][:, outside].sum(axis=1)).ravel() > 0
-    heads, possible = choose_heads(strengths), choose_heads(strengths, FAINT_HEAD)
+    part, own = _restrict(density, coupling, x, places)
+    numbers = {int(k): i for i, k in enumerate(places)}
+    of_heads = without_locations(part, x[places], own, {numbers[k]: strengths[k] for k in strengths})
+    heads, possible = places[choose_heads(of_heads)], choose_heads(strengths, FAINT_HEAD)
     others = [k for k in sorted(strengths, key=lambda k: -strengths[k]) if k not in heads and depends[k]]
     more = [k for k in others if not shared[k]][: MOST_HEADS - len(heads)]
     left_out = np.setdiff1d(others, more)
