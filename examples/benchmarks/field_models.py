@@ -317,6 +317,52 @@ model {
 }
 """
 
+# The same in their innovations.
+STOCKS_NONCENTRED = """
+data { int T; int K; matrix[T, K] y; }
+parameters {
+  vector[K] mu;
+  vector<lower=-1, upper=1>[K] phi;
+  vector<lower=0>[K] sigma;
+  matrix[T, K] z;
+}
+model {
+  mu ~ normal(0, 3);
+  (phi + 1) / 2 ~ beta(20, 1.5);
+  sigma ~ normal(0, 1);
+  to_vector(z) ~ std_normal();
+  for (k in 1 : K) {
+    vector[T] h = sigma[k] * z[ , k];
+    h[1] /= sqrt(1 - square(phi[k]));
+    for (t in 2 : T) {
+      h[t] += phi[k] * h[t - 1];
+    }
+    y[ , k] ~ normal(0, exp((mu[k] + h) / 2));
+  }
+}
+"""
+
+# Counts of persons in a few weeks, each of them a walk.
+PERSONS = """
+data { int N; int T; array[N, T] int y; }
+parameters {
+  real mu;
+  real<lower=0> first;
+  real<lower=0> step;
+  array[N] vector[T] h;
+}
+model {
+  mu ~ normal(0, 2);
+  first ~ std_normal();
+  step ~ normal(0, 0.5);
+  for (i in 1 : N) {
+    h[i, 1] ~ normal(mu, first);
+    h[i, 2 : T] ~ normal(h[i, 1 : (T - 1)], step);
+    y[i] ~ poisson_log(h[i]);
+  }
+}
+"""
+
 # Walks of several places with one noise, and scales that have a mean and a scale of their own.
 PLACES = """
 data { int T; int K; matrix[T, K] y; }
@@ -413,6 +459,12 @@ def stocks(length: int) -> dict[str, Any]:
     return {"T": length, "K": n, "y": y}
 
 
+def persons(n: int) -> dict[str, Any]:
+    rng, weeks = np.random.default_rng(33), 8
+    h = rng.normal(0.5, 0.6, (n, 1)) + np.cumsum(0.3 * rng.normal(size=(n, weeks)), axis=1)
+    return {"N": n, "T": weeks, "y": rng.poisson(np.exp(h))}
+
+
 def places(length: int) -> dict[str, Any]:
     rng, n = np.random.default_rng(32), 12
     steps = np.exp(rng.normal(-1.5, 0.5, n)) * rng.normal(size=(length, n))
@@ -484,7 +536,9 @@ MODELS = {
     "waves": FieldModel(WAVES, waves, 200, np.nan),
     "smooth": FieldModel(SMOOTH, smooth_counts, 120, np.nan),
     "stocks": FieldModel(STOCKS, stocks, 100, np.nan),
+    "stocks_noncentred": FieldModel(STOCKS_NONCENTRED, stocks, 100, np.nan),
     "places": FieldModel(PLACES, places, 60, np.nan),
+    "persons": FieldModel(PERSONS, persons, 60, np.nan),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),

@@ -8,7 +8,7 @@ import pytest
 from cases import thorough
 from stanadapt.transport import learning
 from stanadapt.transport.bend import bends_of
-from stanadapt.transport.composition import transport_draws
+from stanadapt.transport.composition import is_map, transport_draws
 from stanadapt.transport.grouping.fit import _solve_place
 from stanadapt.transport.grouping.groups import (
     Group,
@@ -420,3 +420,12 @@ def test_no_law_is_looked_for_where_a_metric_will_do(monkeypatch: pytest.MonkeyP
     assert not len(learn_transport(no_transport(), x, -x, variables, 40))
     with pytest.raises(AssertionError, match="plain"):
         learn_transport(no_transport(), x, -np.sinh(x), variables, 40)
+
+
+def test_a_variable_whose_only_neighbour_is_larger_has_no_location() -> None:
+    """Members have locations among variables that are no larger than theirs, and here there are none."""
+    rng, n = np.random.default_rng(1), 300
+    wide = np.exp(0.8 * rng.normal(size=(n, 1)))
+    points = wide * rng.normal(size=(n, 7))
+    table = learn_transport(no_transport(), points, -points / wide**2, np.repeat([0, 1], [3, 4]), n // 2)
+    assert is_map(table, 7)

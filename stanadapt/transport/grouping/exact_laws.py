@@ -170,7 +170,7 @@ def _worst_shares(
 ) -> np.ndarray:
     """What laws with each of the `parents` (k,) as scale parameter leave of their worst member's scores (k,).
 
-    One of the `columns` may be the location. Few laws explain the first member wholly, and only these are
+    One of the `columns` may be the location, if there are any. Few laws explain the first member wholly, and only these are
     tried with the others: the worst of the rest is the first member here.
     """
     worst, left, none = np.full(len(parents), -np.inf), np.arange(len(parents)), np.zeros(0)
@@ -180,7 +180,11 @@ def _worst_shares(
             break
         pairs = np.tile(some, len(left)), np.repeat(parents[left], len(some))
         law = Group(*pairs, beta, -1, 0.0, location, 0.0, 0.0, none, none)
-        shares = residual_shares(draws, law, groups, candidates=columns).min(axis=1)
+        shares = (
+            residual_shares(draws, law, groups, candidates=columns).min(axis=1)
+            if columns.shape[1]
+            else residual_shares(draws, law, groups)
+        )
         worst[left] = np.maximum(worst[left], shares.reshape(len(left), -1).max(axis=1))
         left = np.flatnonzero(worst < EXACT)
     return worst
