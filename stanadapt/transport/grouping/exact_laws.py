@@ -170,8 +170,8 @@ def _worst_shares(
 ) -> np.ndarray:
     """What laws with each of the `parents` (k,) as scale parameter leave of their worst member's scores (k,).
 
-    One of the `columns` may be the location, if there are any. Few laws explain the first member wholly, and only these are
-    tried with the others: the worst of the rest is the first member here.
+    One of the `columns`, if there are any, may be the location. Few laws explain the first member wholly, and
+    only these are tried with the others: the worst of the rest is the first member here.
     """
     worst, left, none = np.full(len(parents), -np.inf), np.arange(len(parents)), np.zeros(0)
     draws, columns = draws.part(slice(-_SCREENED, None)), columns[-_SCREENED:]
