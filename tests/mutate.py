@@ -1093,6 +1093,24 @@ MUTATIONS = [
         unit("test_several_fields", "test_all_latents_are_normal_in_the_coordinates_of_their_fields"),
     ),
     Mutation(
+        "transport/fields/heads.py",
+        "if left is None or not left < min(_FOLLOWED * strengths[k], _LEFT):",
+        "if left is None or left < min(_FOLLOWED * strengths[k], _LEFT):",
+        unit("test_heads", "test_a_location_is_no_head"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "part[0, MORE] = 1.0",
+        "part[0, MORE] = 0.0",
+        unit("test_innovations", "test_series_with_regressions_of_their_own_have_a_law_each"),
+    ),
+    Mutation(
+        "transport/grouping/exact_laws.py",
+        "if columns.shape[1]",
+        "if len(columns)",
+        unit("test_transport_learning", "test_a_variable_whose_only_neighbour_is_larger_has_no_location"),
+    ),
+    Mutation(
         "comparisons/measures.py",
         'return int(adaptation["evaluations_warmup"].sum() + of_searches)',
         'return int(adaptation["evaluations_warmup"].sum())',

@@ -17,9 +17,10 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 FAINT_HEAD = 1e-4  # or by this, if no modes are found: the scale of a walk does nothing while it is small
 DELTA = 0.5
 _STEPS = 3  # of the latents towards their new mode
-# Share of the change that is left with a location after each of these steps: 0.02 to 0.44. With heads it is
-# more after one of them at least, since such steps go too far where a head changes the precision.
-_FOLLOWED = 0.5
+# Share of the change that is left with a location after each of these steps, 0.02 to 0.44, and what is left
+# at most, 0.01 to 0.16. With heads it is more after one of them at least, since such steps go too far where a
+# head changes the precision.
+_FOLLOWED, _LEFT = 0.5, 0.2
 
 
 def choose_heads(strengths: dict[int, float], least: float = HEAD, most: int = MOST_HEADS) -> np.ndarray:
@@ -65,8 +66,9 @@ def strengths_of(density: ScaledDensity, x: np.ndarray, coupling: Coupling) -> d
 def without_locations(
     density: ScaledDensity, x: np.ndarray, coupling: Coupling, strengths: dict[int, float]
 ) -> dict[int, float]:
-    """The strengths of the coordinates that are no locations; all of them if the precision at `x` (d,) does
-    not tell, or if there is but one that may be a head.
+    """The strengths of the coordinates that are no locations.
+
+    All of them, if the precision at `x` (d,) does not tell, or if there is but one that may be a head.
     """
     candidates = choose_heads(strengths, most=2 * MOST_HEADS)
     if len(candidates) < 2:
@@ -85,7 +87,7 @@ def without_locations(
             for point in sides:
                 point[precision.latents] += factor.solve((density(point)[1] - score)[precision.latents])
             left = change(*sides)
-            if left is None or not left < _FOLLOWED * strengths[k]:
+            if left is None or not left < min(_FOLLOWED * strengths[k], _LEFT):
                 return False
         return True
 
