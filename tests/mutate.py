@@ -1030,7 +1030,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/field_learning.py",
-        "return bool(sizes[sizes >= LEAST_TIED].sum() >= max(LEAST_TIED, TIED * len(narrow)))",
+        "return bool(sizes[sizes >= SHORTEST].sum() >= max(LEAST_TIED, TIED * len(narrow)))",
         "return bool(sizes.max() >= max(LEAST_TIED, TIED * len(narrow)))",
         unit("test_innovations", "test_series_that_data_do_not_tie_have_one_field"),
     ),

@@ -26,7 +26,7 @@ from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
 if TYPE_CHECKING:
-    from ..transport.fields.field_learning import Learned
+    from ..transport.fields.learned_law import Learned
     from ..transport.fields.probes import Evaluate
 
 LEAST_SIZE = 9  # a head and eight latents; fewer coordinates need no field

@@ -10,7 +10,8 @@ from test_correlated_effects import ProgramDensity
 
 from densities import in_maps
 from stanadapt.transport.field_table import bends_of_heads, fields_of, split
-from stanadapt.transport.fields.field_learning import Learned, learn_field
+from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.fields.learned_law import Learned
 from stanadapt.transport.fields.probes import ScaledDensity, couple
 from stanadapt.transport.fields.several import Part, find_parts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -13,27 +12,26 @@ from ..composition import change_coordinates
 from ..field import Field
 from ..field_table import field_rows, join_fields
 from ..map_table import no_transport
-from ..rotation import Rotation, rotation_rows, with_rotations
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
-from .effects_search import find_effects, may_have_effects
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .heads import DELTA, FAINT_HEAD, MOST_HEADS, choose_heads, strengths_of, without_locations
 from .innovation_search import find_innovations
 from .laplace import MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
+from .learned_law import Learned
+from .other_laws import look_for_effects, look_for_weights_or_axes
 from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
-from .rotation_search import find_rotations, without_ties
 from .several import LEAST_TIED, Part, find_parts
-from .weights_search import find_weights
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 # So many coordinates must hang together, in a short series for instance. And this share of all that are not
 # wide must be in such series, or on a map.
 SHORTEST, TIED = 5, 0.4
-HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where heads would be too many
+# A head changes the curvature of a dense precision by this; the second one where heads would be too many.
+HEADS_DENSE = 0.05, 0.1
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 # Around the middle a good law is off by 0.05 to 0.25 in z, and one that later rounds made good was off by 6.
@@ -60,18 +58,6 @@ MOST_HEADS_LARGE = 2
 _Known = tuple[Precision, np.ndarray, np.ndarray]
 
 
-class Learned(NamedTuple):
-    """A field, and the metric that it suggests for the coordinates that it gives.
-
-    Without rows there is none, and another search would not find one either.
-    """
-
-    rows: np.ndarray  # of a map
-    scale: np.ndarray  # (d,) of a diagonal metric: the heads' standard deviations, else 1
-    directions: np.ndarray  # (k, d) orthonormal directions beside it, and the variances there
-    variances: np.ndarray  # (k,)
-
-
 def learn_field(
     density_in: Callable[[np.ndarray], Evaluate],
     x: np.ndarray,
@@ -89,7 +75,7 @@ def learn_field(
     with np.errstate(all="ignore"):
         if not np.isfinite(density_in(no_transport())(x, np.zeros(x.size))):
             return None, 1
-        effects, coupling, taken = _look_for_effects(density_in, x, unit, variables)
+        effects, coupling, taken = look_for_effects(density_in, x, unit, variables)
         taken += 1
         if effects is not None:
             return effects, taken
@@ -99,7 +85,7 @@ def learn_field(
         if series is not None:
             evaluate, x, unit, coupling = density_in(series.rows), series.x, series.unit, None
         elif coupling is None:  # no groups
-            found, more_yet = _look_for_weights_or_axes(density_in, x, unit, variables, alone=False)
+            found, more_yet = look_for_weights_or_axes(density_in, x, unit, variables, alone=False)
             taken += more_yet
             if found is not None:
                 return found, taken
@@ -122,103 +108,8 @@ def learn_effects(
 ) -> tuple[Learned | None, int]:
     """The same, but no other law than that of effects, which takes few gradients."""
     with np.errstate(all="ignore"):
-        found, _, taken = _look_for_effects(density_in, x, unit, variables)
+        found, _, taken = look_for_effects(density_in, x, unit, variables)
     return found, taken
-
-
-def _look_for_effects(
-    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
-) -> tuple[Learned | None, Coupling | None, int]:
-    """The law of effects, if there is one, the coupling that was seen, and the gradients that it took."""
-    density = ScaledDensity(density_in(no_transport()), unit)
-    if not may_have_effects(density, x / unit, variables):
-        return None, None, density.gradients
-    learned, taken = _look_for_weights_or_axes(density_in, x, unit, variables, alone=True)
-    density.gradients += taken
-    if learned is not None:
-        return learned, None, density.gradients
-    found, coupling = _find_effects(density, density_in, x / unit, variables)
-    return found, coupling, density.gradients
-
-
-def _look_for_weights_or_axes(
-    density_in: Callable[[np.ndarray], Evaluate],
-    x: np.ndarray,
-    unit: np.ndarray,
-    variables: np.ndarray,
-    *,
-    alone: bool,
-) -> tuple[Learned | None, int]:
-    """The law of weights, else that of effects along axes, and the gradients that this took."""
-    found, taken = _look_for_weights(density_in, x, unit, variables, alone=alone)
-    if found is None:
-        found, more = _look_along_axes(density_in, x, unit, variables)
-        taken += more
-    return found, taken
-
-
-def _look_along_axes(
-    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
-) -> tuple[Learned | None, int]:
-    """The law of effects that the data tie, along their axes, if there is one, and its gradients."""
-    density = ScaledDensity(density_in(no_transport()), unit)
-    rotations = find_rotations(density, x / unit, variables)
-    if not rotations:
-        return None, density.gradients
-    turned, x, unit = rotation_rows(rotations), x.copy(), unit.copy()
-    for own, axes in rotations:
-        x[own], unit[own] = axes.T @ x[own], np.sqrt(np.square(axes.T) @ np.square(unit[own]))
-
-    def density_in_axes(rows: np.ndarray) -> Evaluate:
-        return density_in(with_rotations(rows, turned))
-
-    along = ScaledDensity(density_in_axes(no_transport()), unit)
-    found, _ = _find_effects(along, density_in_axes, x / unit, variables, rotations)
-    if found is not None:
-        found = found._replace(rows=with_rotations(found.rows, turned))
-    return found, density.gradients + along.gradients
-
-
-def _look_for_weights(
-    density_in: Callable[[np.ndarray], Evaluate],
-    x: np.ndarray,
-    unit: np.ndarray,
-    variables: np.ndarray,
-    *,
-    alone: bool,
-) -> tuple[Learned | None, int]:
-    """The law of weights, if there is one, and the gradients that it took; `alone` as in `find_weights`."""
-    density = ScaledDensity(density_in(no_transport()), unit)
-    try:
-        found = find_weights(density, density_in, x / unit, variables, alone=alone)
-    except (np.linalg.LinAlgError, ValueError):  # after an overflow
-        found = None
-    return None if found is None else _without_directions(*found), density.gradients
-
-
-def _without_directions(rows: np.ndarray, scale: np.ndarray) -> Learned:
-    return Learned(rows, scale, np.zeros((0, len(scale))), np.zeros(0))
-
-
-def _find_effects(
-    density: ScaledDensity,
-    density_in: Callable[[np.ndarray], Evaluate],
-    x: np.ndarray,
-    variables: np.ndarray,
-    rotations: Sequence[Rotation] = (),
-) -> tuple[Learned | None, Coupling | None]:
-    """The law of effects around `x` (d,), in units, if there is one, and the coupling that was seen there."""
-    found = coupling = None
-    try:
-        coupling = couple(density, x, variables)
-        if coupling is not None:
-            seen = without_ties(coupling, rotations) if rotations else coupling
-            found = find_effects(density, density_in, x, seen, variables, rotated=bool(rotations))
-    except (np.linalg.LinAlgError, ValueError):  # after an overflow
-        found = None
-    if found is None:
-        return None, coupling
-    return _without_directions(*found), coupling
 
 
 def _learn_all(

@@ -11,21 +11,19 @@ the columns or rows of a matrix.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import innovations
-from ..field import KNOTS, Field, n_features, write_features
+from ..field import Field
 from ..field_table import field_rows
 from ..map_table import INNOVATIONS, MORE, N_GRADIENTS
-from .law_fit import bounded_features, scale_features
+from .innovation_law import FIRST, fit_innovations
 from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, have_ties
 
 PROBES = 6  # and one more that judges
-_FIRST = 1e-3  # a smaller regression, beside the largest, is none
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
 _TIED = 0.1  # a series has regressions as large as this, by their root mean square
@@ -37,9 +35,6 @@ _MOVE = 0.5  # of a candidate, in units; rho has to change by more than _CHANGES
 _CHANGES = 1e-4
 _REACHES = 0.5, 1.0, 1.75, 2.5, 4.0, 6.0  # the design, in units: on each axis,
 _PAIRS = 1.0, 2.5  # and between two
-_RATES = 1.0, 2.0  # of logistic functions of the heads
-_TEMPER, _LEAST_WEIGHT = 6.0, 0.05  # a point counts by the normal density, to the power 1 / _TEMPER
-_CUTOFF = 1e-7
 _NEWTON, _APART = 4, 1e-4  # steps towards regressions on two terms, and those of differences
 
 
@@ -279,7 +274,7 @@ def _fit(
             values.append(rho)
     innovations_of = np.concatenate(members)
     return [
-        _law(
+        fit_innovations(
             np.array(moves)[:, : len(heads)],
             np.array(values)[:, :, times],
             heads,
@@ -313,130 +308,16 @@ def _divide(rho: np.ndarray, members: list[np.ndarray]) -> list[np.ndarray]:
 
     So it does with each of the `members`, those that were probed by themselves.
     """
-    begins = np.abs(rho) < _FIRST * np.abs(rho).max()
+    begins = np.abs(rho) < FIRST * np.abs(rho).max()
     begins[np.cumsum([0, *map(len, members[:-1])])] = True
     begins[1:] &= ~begins[:-1]  # the terms after the last one with data have no regressions
     return np.split(np.arange(len(rho)), np.flatnonzero(begins)[1:])
-
-
-def _law(
-    moves: np.ndarray,
-    rho: np.ndarray,
-    heads: np.ndarray,
-    middle: np.ndarray,
-    unit: np.ndarray,
-    own: np.ndarray,
-) -> Field:
-    """The law of series with regressions `rho` (q, order, n), after `moves` (q, m) of their heads from the
-    `middle` (m,), in `unit` (m,); the first move is none. `own` (n,) are the innovations.
-    """
-    rho, heights, places = rho.copy(), -0.5 * np.square(moves).sum(axis=1), middle + moves * unit
-    order, n = rho.shape[1:]
-    log_scales = _separate_first(rho[:, 0])
-    # A field's order is that of elimination: the last innovation first. Each has entries for those before.
-    lags = [(t, lag) for t in range(n - 1, -1, -1) for lag in range(1, min(order, t) + 1)]
-    times, steps = np.array(lags).T
-    best = _best_fit(places, -rho[:, steps - 1, times], heights, unit)
-    of_s = _fit_features(
-        places,
-        log_scales[:, ::-1],
-        heights,
-        best.mid,
-        unit,
-        best.rate,
-        scale_features(len(heads)),
-    )
-    none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
-    return Field(
-        heads,
-        best.mid,
-        unit,
-        best.rate,
-        (of_s.basis, none, best.basis),
-        np.zeros(n),
-        own[::-1].copy(),
-        np.append(0, np.cumsum(np.minimum(np.arange(n - 1, -1, -1), order))),
-        n - 1 - times + steps,
-        (of_s.coefficients, zeros, best.coefficients),
-    )
 
 
 def _rho_of(found: list[Series], order: int) -> np.ndarray:
     """The regressions (order, n) of several series, one after another."""
     padded = [np.pad(one.rho, ((0, order - len(one.rho)), (0, 0))) for one in found]
     return np.asarray(np.concatenate(padded, axis=1))
-
-
-def _separate_first(rho: np.ndarray) -> np.ndarray:
-    """The log scales s (q, n) with which a second term follows the first one as the third does the second.
-
-    A series that begins with its stationary law has a first term whose scale grows without bounds, and so
-    does its second rho (q, n), which is changed. A series begins where rho is 0.
-    """
-    log_scales = np.zeros(rho.shape)
-    is_first = np.abs(rho[0]) < _FIRST * np.abs(rho[0]).max()
-    for begin in np.flatnonzero(is_first[:-2] & ~is_first[1:-1] & ~is_first[2:]):
-        second, third = rho[:, begin + 1], rho[:, begin + 2]
-        if np.all(second * third > 0.0):
-            log_scales[:, begin] = np.log(second / third)
-            rho[:, begin + 1] = third
-    return log_scales
-
-
-class _Fit(NamedTuple):
-    """Entries as combinations of features."""
-
-    mid: np.ndarray  # (m,) of the features
-    rate: np.ndarray  # (m,)
-    basis: np.ndarray  # (r, F)
-    coefficients: np.ndarray  # (r + 1, e)
-    lost: float  # the weighted sum of squared errors of an entry
-
-
-def _best_fit(thetas: np.ndarray, entries: np.ndarray, heights: np.ndarray, scale: np.ndarray) -> _Fit:
-    """The best fit to entries (p, e) at the heads (p, m), exact at the first of them.
-
-    An autocorrelation is mostly a logistic function of a head. With a knot at 0 features have it exactly.
-    """
-    m = thetas.shape[1]
-    mids = [
-        (theta, *(-(2 * i + 1 - KNOTS) * one for i in range(KNOTS)))
-        for theta, one in zip(thetas[0], scale, strict=True)
-    ]
-    fits = [
-        _fit_features(thetas, entries, heights, np.array(mid), scale, np.array(rate), bounded_features(m))
-        for mid in itertools.product(*mids)
-        for rate in itertools.product(_RATES, repeat=m)
-    ]
-    return min(fits, key=lambda fit: fit.lost)
-
-
-def _fit_features(
-    thetas: np.ndarray,
-    entries: np.ndarray,
-    heights: np.ndarray,
-    mid: np.ndarray,
-    scale: np.ndarray,
-    rate: np.ndarray,
-    chosen: np.ndarray,
-) -> _Fit:
-    """The fit by least squares, by some of these features."""
-    weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
-    f = n_features(len(mid))
-    values = np.empty((len(thetas), f))
-    write_features(thetas, mid, scale, rate, values)
-    moves, changes = values[1:, chosen] - values[0, chosen], entries[1:] - entries[0]
-    root = np.sqrt(weights[1:, None])
-    found = np.linalg.lstsq(root * moves, root * changes, rcond=_CUTOFF)[0]
-    # The first steps of a series may depend on the heads in another way than all others do.
-    lost = float(np.median(np.square(root * (moves @ found - changes)).sum(axis=0)))
-    left, sizes, right = np.linalg.svd(found, full_matrices=False)
-    r = int(np.count_nonzero(sizes > _CUTOFF * max(sizes.max(initial=0.0), 1.0)))
-    basis = np.zeros((r, f))
-    basis[:, chosen] = left[:, :r].T
-    coefficients = sizes[:r, None] * right[:r]
-    constant = entries[0] - (basis @ values[0]) @ coefficients
-    return _Fit(mid, rate, basis, np.concatenate((constant[None], coefficients)), lost)
 
 
 def _design(m: int) -> list[np.ndarray]:

@@ -1,0 +1,106 @@
+"""Laws that are looked for before a field: those of effects and weights, and of effects along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..map_table import no_transport
+from ..rotation import Rotation, rotation_rows, with_rotations
+from .effects_search import find_effects, may_have_effects
+from .learned_law import Learned, without_directions
+from .probes import Coupling, Evaluate, ScaledDensity, couple
+from .rotation_search import find_rotations, without_ties
+from .weights_search import find_weights
+
+
+def look_for_effects(
+    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+) -> tuple[Learned | None, Coupling | None, int]:
+    """The law of effects, if there is one, the coupling that was seen, and the gradients that it took."""
+    density = ScaledDensity(density_in(no_transport()), unit)
+    if not may_have_effects(density, x / unit, variables):
+        return None, None, density.gradients
+    learned, taken = look_for_weights_or_axes(density_in, x, unit, variables, alone=True)
+    density.gradients += taken
+    if learned is not None:
+        return learned, None, density.gradients
+    found, coupling = _find_effects(density, density_in, x / unit, variables)
+    return found, coupling, density.gradients
+
+
+def look_for_weights_or_axes(
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    *,
+    alone: bool,
+) -> tuple[Learned | None, int]:
+    """The law of weights, else that of effects along axes, and the gradients that this took."""
+    found, taken = _look_for_weights(density_in, x, unit, variables, alone=alone)
+    if found is None:
+        found, more = _look_along_axes(density_in, x, unit, variables)
+        taken += more
+    return found, taken
+
+
+def _look_along_axes(
+    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+) -> tuple[Learned | None, int]:
+    """The law of effects that the data tie, along their axes, if there is one, and its gradients."""
+    density = ScaledDensity(density_in(no_transport()), unit)
+    rotations = find_rotations(density, x / unit, variables)
+    if not rotations:
+        return None, density.gradients
+    turned, x, unit = rotation_rows(rotations), x.copy(), unit.copy()
+    for own, axes in rotations:
+        x[own], unit[own] = axes.T @ x[own], np.sqrt(np.square(axes.T) @ np.square(unit[own]))
+
+    def density_in_axes(rows: np.ndarray) -> Evaluate:
+        return density_in(with_rotations(rows, turned))
+
+    along = ScaledDensity(density_in_axes(no_transport()), unit)
+    found, _ = _find_effects(along, density_in_axes, x / unit, variables, rotations)
+    if found is not None:
+        found = found._replace(rows=with_rotations(found.rows, turned))
+    return found, density.gradients + along.gradients
+
+
+def _look_for_weights(
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    *,
+    alone: bool,
+) -> tuple[Learned | None, int]:
+    """The law of weights, if there is one, and the gradients that it took; `alone` as in `find_weights`."""
+    density = ScaledDensity(density_in(no_transport()), unit)
+    try:
+        found = find_weights(density, density_in, x / unit, variables, alone=alone)
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        found = None
+    return None if found is None else without_directions(*found), density.gradients
+
+
+def _find_effects(
+    density: ScaledDensity,
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    variables: np.ndarray,
+    rotations: Sequence[Rotation] = (),
+) -> tuple[Learned | None, Coupling | None]:
+    """The law of effects around `x` (d,), in units, if there is one, and the coupling that was seen there."""
+    found = coupling = None
+    try:
+        coupling = couple(density, x, variables)
+        if coupling is not None:
+            seen = without_ties(coupling, rotations) if rotations else coupling
+            found = find_effects(density, density_in, x, seen, variables, rotated=bool(rotations))
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        found = None
+    if found is None:
+        return None, coupling
+    return without_directions(*found), coupling
