@@ -21,8 +21,8 @@ from .precision import Precision
 
 AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviations of the heads,
 PAIR = 1.25, 2.5  # and between each pair of axes
-# Each head alone, in its own standard deviations. The log of a scale that is narrow where data know it may have
-# a shoulder that falls by e^-1 in one unit, which is many of these.
+# Each head alone, in its own standard deviations. The log of a scale that data know well may have a shoulder
+# that falls by e^-1 in one unit, which is many of these.
 TAIL = 2.5, 4.0, 6.0, 9.0, 13.0, 18.0, 25.0, 35.0, 49.0, 68.0
 DEEP, _ENOUGH, _LEAST_GAIN = 10.0, 1.2, 1.15  # until the log density has fallen by this, or nearly
 _LAST_STAR = 0.6  # but no star begins after this share of the gradients
