@@ -1099,9 +1099,9 @@ MUTATIONS = [
         unit("test_heads", "test_a_location_is_no_head"),
     ),
     Mutation(
-        "transport/fields/innovation_search.py",
-        "part[0, MORE] = 1.0",
-        "part[0, MORE] = 0.0",
+        "transport/field_table.py",
+        "rows[0, MORE] = 1.0",
+        "rows[0, MORE] = 0.0",
         unit("test_innovations", "test_series_with_regressions_of_their_own_have_a_law_each"),
     ),
     Mutation(

@@ -52,9 +52,7 @@ def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a map that hold its fields, with their innovations, or its effects or weights, and the
     bends of their heads; and the others. There are none of the first if it has none of these laws.
     """
-    end = len(_outer(table)) or sum(map(len, _fields(table, INNOVATIONS)))
-    for _ in range(2):
-        end += sum(map(len, _fields(table[end:])))
+    end = len(table) - len(_parts(table).bends)
     while 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
         end += 1
     return table[:end], table[end:]
@@ -87,7 +85,7 @@ class _Parts(NamedTuple):
     innovations: list[np.ndarray]  # of each law of innovations,
     latents: list[np.ndarray]  # of each field of latents,
     heads: list[np.ndarray]  # and of heads
-    bends: np.ndarray  # of heads
+    bends: np.ndarray  # of heads, and all rows that come after them
 
 
 def _parts(rows: np.ndarray) -> _Parts:
@@ -214,10 +212,14 @@ def join_fields(parts: Sequence[np.ndarray], places: Sequence[np.ndarray]) -> np
         heads += [_in_coordinates(part, place) for part in own.heads]
         bends.append(own.bends.copy())
         bends[-1][:, OWN] = place[own.bends[:, OWN].astype(np.int64)]
-    for fields in (latents, heads):
-        for part in fields[:-1]:
-            part[0, MORE] = 1.0
-    return np.concatenate((*latents, *heads, *bends))
+    return np.concatenate((*in_one_chain(latents), *in_one_chain(heads), *bends))
+
+
+def in_one_chain(fields: list[np.ndarray]) -> list[np.ndarray]:
+    """The rows of several fields, whose headers say from now on that another one follows."""
+    for rows in fields[:-1]:
+        rows[0, MORE] = 1.0
+    return fields
 
 
 def _in_coordinates(rows: np.ndarray, place: np.ndarray) -> np.ndarray:

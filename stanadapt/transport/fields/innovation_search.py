@@ -18,8 +18,8 @@ import numpy as np
 
 from .. import innovations
 from ..field import Field
-from ..field_table import field_rows
-from ..map_table import INNOVATIONS, MORE, N_GRADIENTS
+from ..field_table import field_rows, in_one_chain
+from ..map_table import INNOVATIONS, N_GRADIENTS
 from .innovation_law import FIRST, fit_innovations
 from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, have_ties
 
@@ -73,10 +73,8 @@ def find_innovations(
     if not laws:
         return None, density.gradients
     parts = [field_rows(law, 0, INNOVATIONS) for law in laws]
-    for part in parts[:-1]:
-        part[0, MORE] = 1.0
     parts[0][0, N_GRADIENTS] = density.gradients
-    rows = np.concatenate(parts)
+    rows = np.concatenate(in_one_chain(parts))
 
     there, scale = x.copy(), unit.copy()
     innovations.into_u(rows, there)

@@ -51,7 +51,6 @@ class ScaledDensity:
     def limit(self, most: float) -> None:
         """Let so many more gradients be taken, and no others."""
         self._most = self.gradients + most
-        self._look = self.gradients
 
     def allow(self, most: float) -> None:
         """Let at least `most` gradients be taken."""
