@@ -17,6 +17,7 @@ import stores
 from cases import thorough
 from stanadapt.errors import ArgumentError, StanAdaptWarning, StoreError
 from stanadapt.result.container import attributes, datasets
+from stanadapt.result.stores import disk_draws
 from stanadapt.result.stores import store as store_module
 from stanadapt.result.stores.store import open_store
 
@@ -202,6 +203,47 @@ def test_a_result_that_a_power_cut_has_torn_is_built_again(tmp_path: Path) -> No
         found = stores.resume(tmp_path / "run")
     stores.assert_same(found, whole)
     stores.assert_same(stanadapt.load(tmp_path / "run"), whole)
+
+
+def test_another_thread_leaves_no_chunk_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import zarr
+
+    run = {"method": "hmc", "warmup": 60, "draws": 60}  # no draw diverges: zeros alone
+    whole = stores.sample(**run)
+    with zarr.config.set({"array.write_empty_chunks": False}):
+        for name in ("create_array", "require_group"):
+            method = getattr(zarr.Group, name)
+
+            def in_the_other_thread(*given: Any, method: Any = method, **keywords: Any) -> Any:
+                zarr.config.set({"array.write_empty_chunks": False})
+                return method(*given, **keywords)
+
+            monkeypatch.setattr(zarr.Group, name, in_the_other_thread)
+        with stores.short_intervals(), stores.stopped_at(3):
+            stores.sample(store=tmp_path / "run", **run)
+        stores.assert_same(stores.resume(tmp_path / "run"), whole)
+        stores.assert_same(stanadapt.load(tmp_path / "run"), whole)
+
+
+def test_a_run_that_ends_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read at that moment is read again, though nobody has the lock any more."""
+    folder = tmp_path / "run"
+    whole = stores.sample(store=folder)
+    end = (folder / "end.json").rename(tmp_path / "end.json")
+
+    def refuse_part(_: Any) -> Any:
+        raise StoreError("it is being completed")
+
+    def is_locked(_: Path) -> bool:
+        if end.exists():
+            end.rename(folder / "end.json")
+        return False
+
+    monkeypatch.setattr(disk_draws, "_read_part", refuse_part)
+    with pytest.raises(StoreError, match="it is being completed"):  # of a run that was killed
+        stanadapt.load(folder)
+    monkeypatch.setattr(disk_draws, "is_locked", is_locked)
+    stores.assert_same(stanadapt.load(folder), whole)
 
 
 def test_other_programs_open_it(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import itertools
 import json
 import shutil
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,7 @@ SAMPLED = (
     "warmup_sample_stats",
 )
 DATA = ("observed_data", "constant_data")
+_SETTING = threading.Lock()  # runs in several threads change it, and each restores what it has met
 _TORN = ".partial"  # as Zarr names files that it has not yet renamed
 _OPENING: dict[str, Any] = {
     "engine": "zarr",
@@ -186,7 +186,7 @@ class Blocks:
         """
         check_tree(self.folder)
         self._check_chunks(self.folder)
-        with _quiet(), _readable(self.folder):
+        with _readable(self.folder):
             tree = xarray.open_datatree(_local(self.folder), **_OPENING)
             groups = {
                 name: self._order(_with_texts(node.to_dataset())) for name, node in tree.children.items()
@@ -205,7 +205,7 @@ class Blocks:
         for name in DATA:
             if (self.folder / name).exists():
                 check_group(self.folder / name)
-                with _quiet(), _readable(self.folder / name):
+                with _readable(self.folder / name):
                     group = xarray.open_dataset(_local(self.folder), group=name, **_OPENING)
                     groups[name] = _with_texts(group.drop_attrs(deep=False)).load()
         return groups
@@ -295,7 +295,7 @@ class Blocks:
         import zarr
 
         for described in sorted(folder.rglob(METADATA)):
-            with _quiet(), _readable(described):
+            with _readable(described):
                 node = zarr.open(_local(described.parent), zarr_format=3)
             if isinstance(node, zarr.Array):
                 counts = [range(-(-n // size)) for n, size in zip(node.shape, node.chunks, strict=True)]
@@ -347,7 +347,8 @@ class Blocks:
             path = self._place(group, name)
             if known is None and (path / METADATA).is_file():
                 check_array(path)
-                with _quiet(), _readable(path):
+                # Chunks of zeros are written too. No argument says so here, only a setting of the process.
+                with _readable(path), _SETTING, zarr.config.set({"array.write_empty_chunks": True}):
                     known = zarr.open_array(_local(path, read_only=False), mode="r+", zarr_format=3)
                 self._arrays[group, name] = known
             return known
@@ -357,7 +358,7 @@ class Blocks:
         from zarr.codecs import Crc32cCodec
 
         own = like.shape[2:]
-        with self._lock, _quiet():
+        with self._lock:
             if (group, name) not in self._arrays:
                 held = self._root("").require_group(group)
                 self._arrays[group, name] = held.create_array(
@@ -368,6 +369,7 @@ class Blocks:
                     fill_value=np.nan if like.dtype.kind == "f" else 0,
                     compressors=[Crc32cCodec()],
                     dimension_names=[str(dim) for dim in like.dims],
+                    config={"write_empty_chunks": True},
                 )
             return self._arrays[group, name]
 
@@ -396,17 +398,17 @@ class Blocks:
             if variable.dtype.kind == "U"
         }
         encoding = {name: {"compressors": [Crc32cCodec()]} for name in group.variables}
-        with _quiet():
-            labelled = group.assign_coords({name: texts[name] for name in texts if name in group.coords})
-            labelled = labelled.assign({name: texts[name] for name in texts if name in group.data_vars})
-            labelled.to_zarr(
-                _local(self.folder, read_only=False),
-                group=place,
-                mode="a",
-                consolidated=False,
-                zarr_format=3,
-                encoding=encoding,
-            )
+        labelled = group.assign_coords({name: texts[name] for name in texts if name in group.coords})
+        labelled = labelled.assign({name: texts[name] for name in texts if name in group.data_vars})
+        labelled.to_zarr(
+            _local(self.folder, read_only=False),
+            group=place,
+            mode="a",
+            consolidated=False,
+            zarr_format=3,
+            encoding=encoding,
+            write_empty_chunks=True,
+        )
         self._write_attributes(place, group.attrs)  # xarray would add them to an earlier result's
 
 
@@ -449,16 +451,6 @@ def _readable(path: Path, words: str = "it is ") -> Iterator[None]:
         yield
     except Exception as error:
         raise StoreError(f"{path}: {words}damaged ({type(error).__name__}: {error})") from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress warnings about texts in format 3, and write chunks whatever they hold."""
-    import zarr
-
-    with warnings.catch_warnings(), zarr.config.set({"array.write_empty_chunks": True}):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _with_texts(group: xarray.Dataset) -> xarray.Dataset:

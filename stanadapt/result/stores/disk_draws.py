@@ -63,9 +63,12 @@ def read_store(store: Store, *, is_own: bool = False) -> InferenceData:
         except StoreError:
             if is_own:
                 raise
+            goes_on = is_locked(
+                store.folder
+            )  # asked first: what has let go of the lock has said how it ended
             now = open_store(store.folder)
             if (now.read_end(), now.asked.job) == (ended, store.asked.job):
-                if time.monotonic() > late or not is_locked(store.folder):
+                if time.monotonic() > late or not goes_on:
                     raise
                 time.sleep(_PAUSE)  # its process may be about to complete the result
             store = now
