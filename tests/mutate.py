@@ -1029,10 +1029,28 @@ MUTATIONS = [
         unit("test_innovations", "test_a_term_may_depend_on_the_two_before"),
     ),
     Mutation(
-        "transport/fields/field_learning.py",
-        "return bool(sizes[sizes >= SHORTEST].sum() >= max(LEAST_TIED, TIED * len(narrow)))",
-        "return bool(sizes.max() >= max(LEAST_TIED, TIED * len(narrow)))",
+        "transport/fields/several.py",
+        "return bool(sizes[sizes >= SHORTEST].sum() >= max(fewest, TIED * n))",
+        "return bool(sizes.max() >= max(fewest, TIED * n))",
         unit("test_innovations", "test_series_that_data_do_not_tie_have_one_field"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "possible = np.setdiff1d(small, list(set(strengths) - set(of_heads)))",
+        "possible = small[:3]",
+        unit("test_tied_series", "test_each_series_has_its_scale_and_that_of_the_noise"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "if of_all.cost <= min(largest_costs",
+        "if of_all.cost < 0 * min(largest_costs",
+        unit("test_tied_series", "test_few_data_leave_one_field"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "return Part(places, part, of_part, among, among, alone=False)",
+        "return Part(places, part, of_part, among[:1], among[:1], alone=False)",
+        unit("test_tied_series", "test_scores_are_normal_given_the_other_latents"),
     ),
     Mutation(
         "transport/effects.py",

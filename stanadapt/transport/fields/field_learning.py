@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from ..composition import change_coordinates
 from ..field import Field
@@ -24,12 +23,9 @@ from .learned_law import Learned
 from .other_laws import look_for_effects, look_for_weights_or_axes
 from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
-from .several import LEAST_TIED, Part, find_parts
+from .several import LEAST_TIED, Part, are_tied, find_parts, find_tied_parts
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
-# So many coordinates must hang together, in a short series for instance. And this share of all that are not
-# wide must be in such series, or on a map.
-SHORTEST, TIED = 5, 0.4
 # A head changes the curvature of a dense precision by this; the second one where heads would be too many.
 HEADS_DENSE = 0.05, 0.1
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
@@ -125,10 +121,13 @@ def _learn_all(
     if coupling is None:
         return None
     parts = find_parts(density, coupling, x)
-    if parts:
+    tied = [] if parts else find_tied_parts(density, coupling, x, variables, LARGEST_COST)
+    if parts or tied:
         most = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
         density.allow(density.gradients + most)
-        return _learn_several(parts, x, variables, most / len(parts))
+        found = _learn_several(parts or tied, x, variables, most / len(parts or tied))
+        if parts or found is not None:
+            return found
 
     def find(coupling: Coupling, x: np.ndarray) -> _Known | None:
         return _find_precision(density, x, coupling, variables, most_dense)
@@ -245,7 +244,9 @@ def _find_precision(
     """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
     be heads if it is not right; None if there is none.
     """
-    if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
+    narrow = np.flatnonzero(~coupling.wide)
+    few_wide = coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size)
+    if few_wide and x.size >= LEAST_SIZE and are_tied(coupling.pattern[narrow][:, narrow], LEAST_TIED):
         strengths = strengths_of(density, x, coupling)
         heads = choose_heads(without_locations(density, x, coupling, strengths))
         sparse = Precision(density, coupling, heads)
@@ -332,21 +333,6 @@ def learn_walk() -> np.ndarray:
     z, logp, score = change_coordinates(no_transport(), found.rows, x, logp, score)
     change_coordinates(found.rows, no_transport(), z, logp, score)
     return found.rows
-
-
-def _are_tied(coupling: Coupling) -> bool:
-    """Whether many coordinates hang together by neighbours, wide ones left out.
-
-    In a series or on a map nearly all do. The groups of a hierarchy do not: their law is group.py's.
-    """
-    narrow = np.flatnonzero(~coupling.wide)
-    if coupling.wide.size < LEAST_SIZE or not len(narrow):
-        return False
-    between = coupling.pattern[narrow][:, narrow]
-    if np.median(np.asarray(between.sum(axis=0)).ravel()) < 3.0:  # most have one neighbour, or none
-        return False
-    sizes = np.bincount(connected_components(between, directed=False)[1])
-    return bool(sizes[sizes >= SHORTEST].sum() >= max(LEAST_TIED, TIED * len(narrow)))
 
 
 def _metric(design: Design, of_heads: HeadLaw | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

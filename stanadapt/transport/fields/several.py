@@ -5,19 +5,31 @@ may have. But given all heads the latents of one series are independent of those
 a field, which is learned in the density of its own latents and heads alone; all other coordinates stay where
 they are. What all series share, such as the scale of the noise, may be a head of each of them. What lies
 above the heads, such as the mean of their logarithms, has no part in this: it moves no latent.
+
+Where the sum of several parts is observed, such as an autoregression, a walk and effects of groups, the data
+tie all latents, and one field would have a dense precision, and more heads than it may have. Then each series
+has a field too: that of its law given all other latents, which stay where they are. What is left between the
+parts hardly changes with the heads, so that the metric has it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sparse
 from scipy.sparse.csgraph import connected_components
 
 from .heads import FAINT_HEAD, HEAD, MOST_HEADS, choose_heads, strengths_of, without_locations
+from .precision import Precision
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, wide_coordinates
 
-LEAST_TIED = 15  # so many coordinates must hang together, in a series for instance
+LEAST_TIED = 15  # so many coordinates must hang together, in a series for instance,
+SHORTEST, TIED = 5, 0.4  # and so many in a short one; and this share of all that may do so
+# At most so many coordinates may be heads of series that data tie. Which of them are locations is seen in the
+# precision of all latents, which takes two gradients for each of at most so many coordinates.
+_MOST_SMALL, _LARGEST_WHOLE = 40, 400
 # What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
 # their curvature is at most this share of what it was.
 _LOOSER, _LESS = 1.5, 0.9
@@ -54,6 +66,68 @@ def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> lis
         _part(density, coupling, x, places, of_part, times > 1)
         for places, of_part in zip(found, strengths, strict=True)
     ]
+
+
+def find_tied_parts(
+    density: ScaledDensity,
+    coupling: Coupling,
+    x: np.ndarray,
+    variables: np.ndarray,
+    largest_costs: Sequence[int],
+) -> list[Part]:
+    """The series around `x` (d,), in units, that may have a field each though data tie them to other latents.
+
+    Each of them is one of the `variables` (d,). There are none if one field may do for all: if the precision
+    of all latents takes at most so many gradients, for each number of heads.
+    """
+    counts = np.bincount(variables)
+    is_small = counts[variables] < SHORTEST
+    latents = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= SHORTEST)]
+    small = np.flatnonzero(is_small)
+    series = [own for own in latents if are_tied(coupling.pattern[own][:, own], SHORTEST)]
+    if not series or len(latents) < 2 or not 0 < len(small) <= _MOST_SMALL or x.size > _LARGEST_WHOLE:
+        return []
+
+    of_all = Precision(density, coupling, small)  # as if all of them were heads
+    if of_all.cost <= min(largest_costs[min(len(small), MOST_HEADS)], x.size):
+        return []
+    whole = coupling._replace(wide=is_small)
+    strengths = strengths_of(density, x, whole)
+    of_heads = without_locations(density, x, whole, strengths)
+    possible = np.setdiff1d(small, list(set(strengths) - set(of_heads)))
+    parts = [_tied_part(density, coupling, x, own, possible) for own in series]
+    return [part for part in parts if part is not None]
+
+
+def are_tied(pattern: sparse.csc_matrix, fewest: int) -> bool:
+    """Whether many coordinates, and at least so many, hang together by neighbours, given what is coupled.
+
+    In a series or on a map nearly all do. The groups of a hierarchy do not: their law is group.py's.
+    """
+    n = pattern.shape[0]
+    if n == 0 or np.median(np.asarray(pattern.sum(axis=0)).ravel()) < 3.0:  # most have one neighbour, or none
+        return False
+    sizes = np.bincount(connected_components(pattern, directed=False)[1])
+    return bool(sizes[sizes >= SHORTEST].sum() >= max(fewest, TIED * n))
+
+
+def _tied_part(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, own: np.ndarray, possible: np.ndarray
+) -> Part | None:
+    """The series with the coordinates `own` (n,), whose heads are among those that are `possible`; None if it
+    has no heads.
+    """
+    places = np.union1d(own, possible)
+    part, of_part = _restrict(density, coupling, x, places)
+    of_part = of_part._replace(wide=np.isin(places, possible))
+    heads = places[choose_heads(strengths_of(part, x[places], of_part))]
+    if not len(heads):
+        return None
+    places = np.union1d(own, heads)
+    part, of_part = _restrict(density, coupling, x, places)
+    among = np.searchsorted(places, heads)
+    of_part = of_part._replace(wide=np.isin(places, heads))
+    return Part(places, part, of_part, among, among, alone=False)
 
 
 def _separate(coupling: Coupling) -> list[np.ndarray]:
