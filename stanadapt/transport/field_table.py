@@ -154,7 +154,8 @@ def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
 
 
 def moved_by(rows: np.ndarray) -> np.ndarray:
-    """The coordinates that the rows of fields move and no other law does: latents, and heads with a bend.
+    """The coordinates that the rows of fields move and no other law does: latents, those that are turned, and
+    heads with a bend.
 
     The heads that have a law given the root may have other laws before it: what is left of them, given the
     root, may have a long tail.
@@ -162,6 +163,8 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     parts = _parts(rows)
     if len(_outer(rows)):
         moved = [latents_and_heads(rows)[0]]
+        if has_effects(rows):  # the axes of some may have no effects, but they are turned all the same
+            moved += [turned for turned, _ in effects_table.rotations_of(rows)]
     else:
         moved = [field_of(part).own for part in (*parts.innovations, *parts.latents)]
     return np.unique(np.concatenate((parts.bends[:, OWN].astype(np.int64), *moved)))

@@ -34,13 +34,20 @@ from stanadapt.transport.field_table import (
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.map_table import (
     APART,
+    BEND,
     BOUNDED,
     COLUMNS,
     IS_CENTRED,
+    KIND,
     N_EFFECTS,
     N_TIES,
+    OWN,
     OWN_ROWS,
+    REACH,
+    SIDE,
+    STRENGTH,
     TURN,
+    WIDTH,
 )
 from stanadapt.transport.rotation import Rotation, rotation_rows, with_rotations
 from tail_models import MODELS, effects, grouped, of_days
@@ -157,6 +164,21 @@ def test_so_has_the_map_where_scales_have_an_upper_bound(centred: bool) -> None:
 def test_so_has_the_map_with_rotations(centred: bool) -> None:
     laws, d = some_factors((centred, True))
     check_derivatives(laws, d, rotation_rows(some_rotations(laws)))
+
+
+def test_no_other_law_moves_what_is_turned() -> None:
+    """Nor coordinates that have no effects, such as those of a map whose axes alone were taken."""
+    laws, d = some_factors((True,))
+    turned = np.setdiff1d(np.arange(d), np.concatenate((laws[0].own.ravel(), laws[0].heads)))[:2]
+    rotation = Rotation(turned, np.array([[0.6, -0.8], [0.8, 0.6]]))
+    rows = with_rotations(effects_rows(laws, 7), rotation_rows([rotation]))
+    assert composition.is_map(rows, d)
+    assert np.isin(turned, moved_by(rows)).all()
+    bend = np.zeros((1, COLUMNS))
+    bend[0, [KIND, OWN, STRENGTH, WIDTH, SIDE, REACH]] = BEND, turned[0], 1.0, 1.0, 1.0, 3.0
+    assert not composition.is_map(np.concatenate((rows, bend)), d)
+    bend[0, OWN] = np.setdiff1d(np.arange(d), moved_by(rows))[0]
+    assert composition.is_map(np.concatenate((rows, bend)), d)
 
 
 def some_rotations(laws: list[Effects]) -> list[Rotation]:
