@@ -80,26 +80,31 @@ class _Parts:
         k = int(self.rng.integers(len(values)))
         self.truth[f"{name}.{k + 1}"] = float(values[k])
 
+    def effects_of_one_scale(self, own: str) -> str:
+        """Declare effects b with the scale tau, centred or not. Returns what is said of their form."""
+        centred = self.is_centred()
+        if centred:
+            self.parameters.append(f"vector[{own}_n] {own}_b;")
+            self.statements.append(f"{own}_b ~ normal(0, {own}_tau);")
+        else:
+            self.parameters.append(f"vector[{own}_n] {own}_z;")
+            self.transformed.append(f"vector[{own}_n] {own}_b = {own}_tau * {own}_z;")
+            self.statements.append(f"{own}_z ~ std_normal();")
+        return "" if centred else " (z)"
+
     def is_centred(self) -> bool:
         return bool(self.rng.random() < 0.5)
 
 
 def effects(parts: _Parts, own: str) -> None:
-    """Effects of groups around 0 or around a mean."""
+    """Effects of groups."""
     size = int(parts.rng.integers(4, 40))
     at = parts.index(own, size)
     tau = parts.scale(f"{own}_tau")
     z = parts.rng.normal(size=size)
-    centred = parts.is_centred()
-    if centred:
-        parts.parameters.append(f"vector[{own}_n] {own}_b;")
-        parts.statements.append(f"{own}_b ~ normal(0, {own}_tau);")
-    else:
-        parts.parameters.append(f"vector[{own}_n] {own}_z;")
-        parts.transformed.append(f"vector[{own}_n] {own}_b = {own}_tau * {own}_z;")
-        parts.statements.append(f"{own}_z ~ std_normal();")
+    form = parts.effects_of_one_scale(own)
     parts.latents(f"{own}_b", f"{own}_n", tau * z, at)
-    parts.words.append(f"{size} effects{'' if centred else ' (z)'}")
+    parts.words.append(f"{size} effects{form}")
 
 
 def slopes(parts: _Parts, own: str) -> None:
@@ -210,18 +215,11 @@ def coefficients(parts: _Parts, own: str) -> None:
     b = tau * parts.rng.normal(size=size)
     parts.declared += [f"int {own}_n;", f"matrix[N, {own}_n] {own}_x;"]
     parts.data |= {f"{own}_n": size, f"{own}_x": x}
-    centred = parts.is_centred()
-    if centred:
-        parts.parameters.append(f"vector[{own}_n] {own}_b;")
-        parts.statements.append(f"{own}_b ~ normal(0, {own}_tau);")
-    else:
-        parts.parameters.append(f"vector[{own}_n] {own}_z;")
-        parts.transformed.append(f"vector[{own}_n] {own}_b = {own}_tau * {own}_z;")
-        parts.statements.append(f"{own}_z ~ std_normal();")
+    form = parts.effects_of_one_scale(own)
     parts.terms.append(f"{own}_x * {own}_b")
     parts.truth[f"{own}_b.1"] = float(b[0])
     parts.sum += x @ b
-    parts.words.append(f"{size} coefficients{'' if centred else ' (z)'}")
+    parts.words.append(f"{size} coefficients{form}")
 
 
 def observe(parts: _Parts) -> None:

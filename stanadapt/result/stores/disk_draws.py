@@ -63,9 +63,8 @@ def read_store(store: Store, *, is_own: bool = False) -> InferenceData:
         except StoreError:
             if is_own:
                 raise
-            goes_on = is_locked(
-                store.folder
-            )  # asked first: what has let go of the lock has said how it ended
+            # Asked first: a process says how the run has ended before it lets go of the lock.
+            goes_on = is_locked(store.folder)
             now = open_store(store.folder)
             if (now.read_end(), now.asked.job) == (ended, store.asked.job):
                 if time.monotonic() > late or not goes_on:

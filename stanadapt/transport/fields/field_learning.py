@@ -121,12 +121,14 @@ def _learn_all(
     if coupling is None:
         return None
     parts = find_parts(density, coupling, x)
-    tied = [] if parts else find_tied_parts(density, coupling, x, variables, LARGEST_COST)
-    if parts or tied:
+    are_apart = bool(parts)
+    if not are_apart:
+        parts = find_tied_parts(density, coupling, x, variables, LARGEST_COST)
+    if parts:
         most = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
         density.allow(density.gradients + most)
-        found = _learn_several(parts or tied, x, variables, most / len(parts or tied))
-        if parts or found is not None:
+        found = _learn_several(parts, x, variables, most / len(parts))
+        if are_apart or found is not None:  # where data tie the series, one field of all is tried then
             return found
 
     def find(coupling: Coupling, x: np.ndarray) -> _Known | None:

@@ -87,14 +87,14 @@ def find_tied_parts(
     series = [own for own in latents if are_tied(coupling.pattern[own][:, own], SHORTEST)]
     if not series or len(latents) < 2 or not 0 < len(small) <= _MOST_SMALL or x.size > _LARGEST_WHOLE:
         return []
-
     of_all = Precision(density, coupling, small)  # as if all of them were heads
     if of_all.cost <= min(largest_costs[min(len(small), MOST_HEADS)], x.size):
         return []
     whole = coupling._replace(wide=is_small)
     strengths = strengths_of(density, x, whole)
     of_heads = without_locations(density, x, whole, strengths)
-    possible = np.setdiff1d(small, list(set(strengths) - set(of_heads)))
+    locations = set(strengths) - set(of_heads)
+    possible = np.setdiff1d(small, list(locations))
     parts = [_tied_part(density, coupling, x, own, possible) for own in series]
     return [part for part in parts if part is not None]
 
