@@ -127,12 +127,9 @@ def kernel(
     return made
 
 
-_under_way = 0  # kernels that are being compiled or loaded, or wait for it
-
-
 def is_compiling() -> bool:
-    """Whether this process compiles or loads kernels at the moment."""
-    return _under_way > 0
+    """Whether this process compiles a kernel at the moment, or waits for another one that does."""
+    return any(kernel.is_missing for kernel in [*open_kernels])
 
 
 class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
@@ -182,6 +179,11 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     def _direct_calls(self) -> dict[tuple[Any, ...], DirectCall | None]:
         """How Python calls this kernel, by what tells the types of arguments; None: through its entry."""
         return {}
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the machine code that is asked for at the moment is on no disk."""
+        return not isinstance(self._cache, KernelFiles) or self._cache.is_missing
 
     def __call__(self, *args: Any, **kws: Any) -> Any:
         words: list[Any] = []
@@ -236,8 +238,6 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
 
     def compile(self, sig: Any) -> Any:
         """See numba. Where another process is compiling this kernel, this one waits and loads the result."""
-        global _under_way
-        _under_way += 1  # a number that is wrong for a moment would do no harm
         try:
             with lean(self.targetctx):
                 open_kernels.append(self)
@@ -246,7 +246,6 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
                 finally:
                     open_kernels.pop()
         finally:
-            _under_way -= 1
             if isinstance(self._cache, KernelFiles):
                 self._cache.end_turn()
 

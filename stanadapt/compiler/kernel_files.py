@@ -92,7 +92,14 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
     folder. It ends in a digest of what it holds, because damaged code would crash the process. A fault in
     the cache never ends a run: a file that cannot be read is compiled and written again, and if it cannot be
     written, each process compiles. Files that came with the package come first, and are only read.
+
+    Attributes
+    ----------
+    is_missing
+        Whether there was no machine code for the types that were asked for last.
     """
+
+    is_missing = False
 
     def __init__(self, function: Callable[..., Any], shared: bool) -> None:
         self._function, self._shared = function, shared
@@ -108,6 +115,7 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Machine code from the disk; None if there is none, and this process is to compile it."""
+        self.is_missing = False
         name = self._name(sig, target_context.codegen())
         shipped = shipped_folder()
         if shipped is not None:
@@ -118,8 +126,10 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
             path = _files() / name
         except OSError as error:
             _tell_once(error)
+            self.is_missing = True
             return None
         found = load(path, sig, target_context)
+        self.is_missing = found is None
         if found is None and self._shared and self._turn is None:
             self._turn = take_turn(path.with_suffix(".turn"))
             found = load(path, sig, target_context)

@@ -340,6 +340,36 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it is free again
 
 
+def test_a_kernel_that_is_loaded_is_not_being_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress says "compiling" of what takes long, not of what is on the disk."""
+    monkeypatch.setattr(kernel_files, "_files", lambda: tmp_path)
+    load, take_turn, told = kernel_files.load, kernel_files.take_turn, []
+
+    def tell_load(*arguments: Any) -> Any:
+        told.append(("load", jit.is_compiling()))
+        return load(*arguments)
+
+    def tell_turn(path: Path) -> Any:
+        told.append(("turn", jit.is_compiling()))
+        return take_turn(path)
+
+    monkeypatch.setattr(kernel_files, "load", tell_load)
+    monkeypatch.setattr(kernel_files, "take_turn", tell_turn)
+
+    def fourfold(x):
+        return 4 * x
+
+    assert not jit.is_compiling()
+    assert jit.kernel(fourfold)(21) == 84
+    assert told == [("load", False), ("turn", True), ("load", True)]
+    told.clear()
+    assert jit.kernel(fourfold)(21) == 84
+    assert told == [("load", False)]
+    assert not jit.is_compiling()
+
+
 def test_a_process_that_does_not_get_on_is_not_waited_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
