@@ -1024,8 +1024,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_search.py",
-        "own[:, :-lag] -= one * answers[:, lag:]",
-        "own[:, :-lag] += one * answers[:, lag:]",
+        "own[:, :-lag] -= one[lag:] * answers[:, lag:]",
+        "own[:, :-lag] += one[lag:] * answers[:, lag:]",
         unit("test_innovations", "test_a_term_may_depend_on_the_two_before"),
     ),
     Mutation(
@@ -1042,8 +1042,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "if of_all.cost <= min(largest_costs",
-        "if of_all.cost < 0 * min(largest_costs",
+        "return of_all.cost <= min(largest_costs",
+        "return of_all.cost < 0 * min(largest_costs",
         unit("test_tied_series", "test_few_data_leave_one_field"),
     ),
     Mutation(
@@ -1051,6 +1051,43 @@ MUTATIONS = [
         "return Part(places, part, of_part, among, among, alone=False)",
         "return Part(places, part, of_part, among[:1], among[:1], alone=False)",
         unit("test_tied_series", "test_scores_are_normal_given_the_other_latents"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "regressions[0, 1] = rho[2]",
+        "regressions[0, 1] = rho[0]",
+        unit("test_innovations", "test_a_term_may_depend_on_the_two_before"),
+    ),
+    # effects beside fields
+    Mutation(
+        "transport/composition.py",
+        "    innovations.into_u(table, u)\n    effects.pull_back(",
+        "    effects.pull_back(",
+        unit("test_effects_beside_series", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "rates = np.log(ahead[told] / curvature[told]) / move",
+        "rates = np.log(curvature[told] / ahead[told]) / move",
+        unit("test_effects_beside_series", "test_effects_are_standard_normal_wherever_all_else_is"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "len(field) and _root_mean_square",
+        "not len(field) and _root_mean_square",
+        unit("test_effects_beside_series", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
+    ),
+    Mutation(
+        "transport/field_table.py",
+        "        if np.isin(np.concatenate((own, heads)), own_effects).any():",
+        "        if np.isin(heads, own_effects).any():",
+        unit("test_effects_beside_series", "test_a_map_has_each_coordinate_in_one_of_the_laws"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "long = [n for n in of_variables if _has_many_ties",
+        "long = [n for n in of_variables if not _has_many_ties",
+        unit("test_effects_beside_series", "test_pairs_of_effects_are_no_series"),
     ),
     Mutation(
         "transport/effects.py",

@@ -118,12 +118,15 @@ def search_field(
     variables: np.ndarray,
     gradients: float,
     members: np.ndarray | None = None,
+    *,
+    last: bool,
 ) -> tuple[Learned | None, int]:
     """The field or the effects that are found from `x` (d,), or None, and the gradients that it took.
 
     `target` may have a map; `x`, draws and scores (n, d) are in the program's own coordinates. The spread of
     draws and scores gives the units. A draw takes so many `gradients` now; failures of the density are not
-    the chain's. With `members`, those that may be correlated effects, these alone are looked for.
+    the chain's. With `members`, those that may be correlated effects, these alone are looked for. The `last`
+    search takes what an earlier one leaves, in the hope of better.
     """
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
@@ -139,7 +142,8 @@ def search_field(
     if members is not None:
         found, taken = field_learning.learn_effects(density_in, x, unit, variables)
         return found, taken + _PROBES + 1
-    return field_learning.learn_field(density_in, x, unit, variables, most_dense=DRAWS * gradients)
+    most_dense = DRAWS * gradients
+    return field_learning.learn_field(density_in, x, unit, variables, most_dense=most_dense, last=last)
 
 
 @np.errstate(all="ignore")

@@ -11,9 +11,9 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, points_in_z
-from ..transport.effects_table import Effects, effects_of, log_scales_at
+from ..transport.effects_table import Effects, log_scales_at
 from ..transport.field import Field, features_at
-from ..transport.field_table import fields_of, has_effects, has_weights, innovations_of, split
+from ..transport.field_table import factors_in, fields_of, has_weights, innovations_of, split
 from ..transport.innovations import into_u
 from ..transport.map_table import COLUMNS, KIND
 from ..transport.weights_table import Weights, weights_of
@@ -226,9 +226,9 @@ def _read(groups: Groups) -> _Draws:
 
 def _laws_of_latents(rows: np.ndarray) -> list[Law]:
     """The laws of the latents, of the effects of each factor or of weights, among rows that hold these."""
-    if has_effects(rows):
-        return [*effects_of(rows)]
-    return [weights_of(rows)] if has_weights(rows) else [*fields_of(rows)[0]]
+    if has_weights(rows):
+        return [weights_of(rows)]
+    return [*factors_in(rows), *fields_of(rows)[0]]
 
 
 def _common(coordinates: list[np.ndarray]) -> np.ndarray:

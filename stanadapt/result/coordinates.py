@@ -97,37 +97,50 @@ def _ridges(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]
 def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     """The latents of a field by their variables, the largest first, and its heads; nothing without one."""
     role = learnt.get("field_role", np.zeros(len(names)))
-    latents = Counter(variable_of(name) for name, own in zip(names, role, strict=True) if own == _LATENT)
-    if not latents:
-        return []
     heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
-    effects = learnt.get("field_effects", np.zeros(len(names), np.int64))
-    if effects.any():
-        tied = (effects == 1) & (learnt.get("field_entries", effects) > 0)
-        of_coordinates = [variable_of(name) for name in names]
-        told = []
-        for k in sorted(set(effects[(effects > 0) & ~tied].tolist()), reverse=True):  # by the size of groups
-            own = Counter(itertools.compress(of_coordinates, (effects == k) & ~tied))
-            told.append(f"{_list(_with_counts(own))}: {k} {'effects' if k > 1 else 'effect'} of each group")
-        if tied.any():
-            own = Counter(itertools.compress(of_coordinates, tied))
-            told.append(f"{_list(_with_counts(own))}: effects of one scale, which the data tie")
-        return [f"{'; '.join(told)}, with scales and correlations {_list(heads)}"]
     weights = learnt.get("field_weights", np.zeros(len(names), np.int64))
     if weights.any():
-        those, beside = (
-            _list(_with_counts(Counter(itertools.compress(map(variable_of, names), weights == kind))))
-            for kind in (1, 2)
-        )
+        those, beside = (_list(_with_counts(_variables(names, weights == kind))) for kind in (1, 2))
         more = f", beside the coefficients {beside}" if beside else ""
         return [f"{those}: weights{more}, with scales and errors that depend on {_list(heads)}"]
+    effects = learnt.get("field_effects", np.zeros(len(names), np.int64))
+    told = _effects(effects, learnt.get("field_entries", effects), names)
+    latents = _variables(names, (np.asarray(role) == _LATENT) & (effects == 0))
+    if told and not latents:
+        return [f"{'; '.join(told)}, with scales and correlations {_list(heads)}"]
+    if not latents:
+        return []
+    field = f"a latent field of {_list(_with_counts(latents))}"
+    if told:
+        return [f"{'; '.join(told)}; {field}, whose laws depend on {_list(heads)}"]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))
     given = [int(i) for i in np.flatnonzero(root >= 0)]
     of_heads = (
         f" ({join_names([names[i] for i in given])} given {names[int(root[given[0]])]})" if given else ""
     )
-    return [f"a latent field of {_list(_with_counts(latents))}{depends}{of_heads}"]
+    return [f"{field}{depends}{of_heads}"]
+
+
+def _effects(effects: np.ndarray, entries: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The variables that have so many `effects` (d,) of each group, the larger groups first.
+
+    Those that the data tie have `entries` (d,) too.
+    """
+    tied, told = (effects == 1) & (entries > 0), []
+    for k in sorted(set(effects[(effects > 0) & ~tied].tolist()), reverse=True):
+        own = _list(_with_counts(_variables(names, (effects == k) & ~tied)))
+        told.append(f"{own}: {k} {'effects' if k > 1 else 'effect'} of each group")
+    if tied.any():
+        told.append(
+            f"{_list(_with_counts(_variables(names, tied)))}: effects of one scale, which the data tie"
+        )
+    return told
+
+
+def _variables(names: Sequence[str], chosen: np.ndarray) -> Counter[str]:
+    """The variables of the coordinates that are `chosen` (d,), with the numbers of their entries."""
+    return Counter(itertools.compress(map(variable_of, names), chosen))
 
 
 def _with_counts(variables: Counter[str]) -> list[str]:

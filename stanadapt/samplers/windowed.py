@@ -229,7 +229,7 @@ def _search(
     Draws and scores (n, d) are in x; `pace` is gradients a draw.
     """
     seen = _in_x(state)[0], points, scores, state.groups, pace, members
-    found, gradients = search_field(target, *seen)
+    found, gradients = search_field(target, *seen, last=state.searches >= MOST_SEARCHES - 1)
     if found is None:
         return _Search(1 if members is None else 0, float(gradients), no_transport(), None)
     if not len(found.rows):

@@ -15,8 +15,9 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
     FIELD      field.py   latents that are tied to their neighbours by a few parameters, the heads; and heads
                           whose own law depends on one of them (the first rows, latents before heads)
-    INNOVATIONS   innovations.py   series that a program writes in their innovations (before a field)
-    EFFECTS    effects.py   effects of groups whose scales and correlations are parameters (the first rows)
+    INNOVATIONS   innovations.py   series that a program writes in their innovations (the first rows)
+    EFFECTS    effects.py   effects of groups whose scales and correlations are parameters (after innovations,
+                            before fields)
     WEIGHTS    weights.py   weights of a regression whose scales are functions of parameters (the first rows)
 """
 
@@ -263,49 +264,87 @@ def _before_heads(table: Any, x: Any) -> Any:
 
 
 @kernel(ordered=True, counted=False)
+def _kind_at(table: Any, k: Any) -> Any:
+    """The law of row `k`, that of a tail if there is no such row."""
+    return table[k, KIND] if k < len(table) else TAIL
+
+
+@kernel(ordered=True, counted=False)
 def _outer_into_x(table: Any, x: Any, kept: Any) -> Any:
-    """The law of the first rows, which goes last: of innovations, effects or weights. Returns log |dx/dz|.
+    """The laws of the first rows, which go last: effects or weights, then innovations. Returns log |dx/dz|.
 
     `kept` is for weights.
     """
-    if table[0, KIND] == EFFECTS:
-        return effects.into_x(table, x)
-    if table[0, KIND] == WEIGHTS:
-        return weights.into_x(table, x, kept)
-    return innovations.into_x(table, x)
+    series, log_det = field.end_of_innovations(table), 0.0
+    kind = _kind_at(table, series)
+    if kind == EFFECTS:
+        log_det += effects.into_x(table[series:], x)
+    elif kind == WEIGHTS:
+        log_det += weights.into_x(table, x, kept)
+    if series > 0:
+        log_det += innovations.into_x(table, x)
+    return log_det
 
 
 @kernel(ordered=True, counted=False)
 def _undo_outer(table: Any, x: Any) -> None:
-    """Undo that law among the coordinates `x` (d,), in place."""
-    if table[0, KIND] == EFFECTS:
-        effects.into_z(table, x)
-    elif table[0, KIND] == WEIGHTS:
-        weights.into_z(table, x)
-    else:
+    """Undo these laws among the coordinates `x` (d,), in place."""
+    series = field.end_of_innovations(table)
+    if series > 0:
         innovations.into_u(table, x)
+    kind = _kind_at(table, series)
+    if kind == EFFECTS:
+        effects.into_z(table[series:], x)
+    elif kind == WEIGHTS:
+        weights.into_z(table, x)
 
 
 @kernel(ordered=True, counted=False)
 def _pull_back_outer(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
-    """Turn the score in x into that before this law, in place; `z` (d,) has the z of effects or weights."""
-    if table[0, KIND] == EFFECTS:
-        effects.pull_back(table, z, x, score)
-    elif table[0, KIND] == WEIGHTS:
-        weights.pull_back(table, z, x, score, kept)
-    else:
+    """Turn the score in x into that before these laws, in place; `z` (d,) has the z of effects or weights."""
+    series = field.end_of_innovations(table)
+    if series > 0:
         innovations.pull_back(table, x, score)
+    kind = _kind_at(table, series)
+    if kind == WEIGHTS:
+        weights.pull_back(table, z, x, score, kept)
+    elif kind == EFFECTS:
+        if series > 0:
+            _pull_back_effects_of_series(table, z, x, score)
+        else:
+            effects.pull_back(table, z, x, score)
+
+
+@kernel(ordered=True, late=True)
+def _pull_back_effects_of_series(table: Any, z: Any, x: Any, score: Any) -> None:
+    """Turn the score in effects into the one in their z, where these depend on series in innovations."""
+    u = x.copy()
+    innovations.into_u(table, u)
+    effects.pull_back(table[field.end_of_innovations(table) :], z, u, score)
 
 
 @kernel(ordered=True, counted=False)
 def _outer_score_in_x(table: Any, u: Any, x: Any, score: Any) -> None:
-    """Turn the score before this law, at `u` (d,), into the one in x, in place."""
-    if table[0, KIND] == EFFECTS:
-        effects.score_in_x(table, u, x, score)
-    elif table[0, KIND] == WEIGHTS:
+    """Turn the score before these laws, at `u` (d,), into the one in x, in place."""
+    series = field.end_of_innovations(table)
+    kind = _kind_at(table, series)
+    if kind == WEIGHTS:
         weights.score_in_x(table, u, x, score)
-    else:
+    elif kind == EFFECTS:
+        if series > 0:
+            _score_in_effects_of_series(table, u, x, score)
+        else:
+            effects.score_in_x(table, u, x, score)
+    if series > 0:
         innovations.score_in_x(table, x, score)
+
+
+@kernel(ordered=True, late=True)
+def _score_in_effects_of_series(table: Any, u: Any, x: Any, score: Any) -> None:
+    """Turn the score in z of effects, at `u` (d,), into the one in effects that depend on such series."""
+    w = x.copy()
+    innovations.into_u(table, w)
+    effects.score_in_x(table[field.end_of_innovations(table) :], u, w, score)
 
 
 @kernel(ordered=True)

@@ -258,13 +258,17 @@ def write_features(thetas: Any, mid: Any, scale: Any, rate: Any, values: Any) ->
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
     """Where the rows of innovations, effects or weights, of the latents' and of all fields end in a map."""
-    outer = 0
-    if len(table) > 0 and table[0, KIND] >= EFFECTS:
-        outer = int(table[0, ROWS])
-    else:
-        outer = _end_of_fields(table, 0, INNOVATIONS)
+    outer = end_of_innovations(table)
+    if outer < len(table) and table[outer, KIND] >= EFFECTS:
+        outer += int(table[outer, ROWS])
     latents = _end_of_fields(table, outer, FIELD)
     return outer, latents, _end_of_fields(table, latents, FIELD) if latents > outer else latents
+
+
+@kernel(ordered=True, counted=False)
+def end_of_innovations(table: Any) -> Any:
+    """The row after the innovations, where effects or weights begin if there are any."""
+    return _end_of_fields(table, 0, INNOVATIONS)
 
 
 @kernel(ordered=True, counted=False)

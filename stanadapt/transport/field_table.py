@@ -13,6 +13,7 @@ import numpy as np
 from . import effects_table, weights_table
 from .bend import are_valid as are_bends
 from .bend import bends_of, undo_bend
+from .effects_table import Effects
 from .field import Field, n_features, places
 from .map_table import (
     APART,
@@ -49,8 +50,8 @@ _CLOSE = 1e-6  # of a frame's determinant to 1, and of frame times inverse to I
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its fields, with their innovations, or its effects or weights, and the
-    bends of their heads; and the others. There are none of the first if it has none of these laws.
+    """The rows of a map that hold its fields, with their innovations, its effects or weights, and the bends
+    of their heads; and the others. There are none of the first if it has none of these laws.
     """
     end = len(table) - len(_parts(table).bends)
     while 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
@@ -74,29 +75,28 @@ def _fields(table: np.ndarray, kind: float = FIELD) -> list[np.ndarray]:
     return [rows for rows in found if len(rows)]
 
 
-def _outer(table: np.ndarray) -> np.ndarray:
-    """The rows of effects or weights, which stand in place of a field."""
-    return table[: len(_block(table, EFFECTS)) or len(_block(table, WEIGHTS))]
-
-
 class _Parts(NamedTuple):
-    """The rows of fields by what they are for; effects and weights have bends alone."""
+    """The rows of fields by what they are for. Weights have bends alone, and so may effects."""
 
     innovations: list[np.ndarray]  # of each law of innovations,
+    effects: np.ndarray
+    weights: np.ndarray
     latents: list[np.ndarray]  # of each field of latents,
     heads: list[np.ndarray]  # and of heads
     bends: np.ndarray  # of heads, and all rows that come after them
 
 
 def _parts(rows: np.ndarray) -> _Parts:
-    if len(_outer(rows)):
-        return _Parts([], [], [], rows[len(_outer(rows)) :])
     innovations = _fields(rows, INNOVATIONS)
     left = rows[sum(map(len, innovations)) :]
+    effects = _block(left, EFFECTS)
+    left = left[len(effects) :]
+    weights = _block(left, WEIGHTS)
+    left = left[len(weights) :]
     latents = _fields(left)
     left = left[sum(map(len, latents)) :]
     heads = _fields(left)
-    return _Parts(innovations, latents, heads, left[sum(map(len, heads)) :])
+    return _Parts(innovations, effects, weights, latents, heads, left[sum(map(len, heads)) :])
 
 
 def innovations_of(rows: np.ndarray) -> np.ndarray:
@@ -104,14 +104,15 @@ def innovations_of(rows: np.ndarray) -> np.ndarray:
     return rows[: sum(map(len, _parts(rows).innovations))]
 
 
-def has_effects(rows: np.ndarray) -> bool:
-    """Whether these rows of a map hold the law of correlated effects, in place of a field."""
-    return len(_block(rows, EFFECTS)) > 0
+def factors_in(rows: np.ndarray) -> list[Effects]:
+    """The laws of correlated effects that these rows of a map hold, factor by factor; there may be none."""
+    effects = _parts(rows).effects
+    return effects_table.effects_of(effects) if len(effects) else []
 
 
 def has_weights(rows: np.ndarray) -> bool:
     """Whether these rows of a map hold the law of weights, in place of a field."""
-    return len(_block(rows, WEIGHTS)) > 0
+    return len(_parts(rows).weights) > 0
 
 
 def fields_of(rows: np.ndarray) -> tuple[list[Field], list[Field]]:
@@ -130,7 +131,7 @@ def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if has_weights(rows):
         law = weights_table.weights_of(rows)
         return law.own, law.heads
-    laws = effects_table.effects_of(rows) if has_effects(rows) else fields_of(rows)[0]
+    laws: list[Effects | Field] = [*factors_in(rows), *fields_of(rows)[0]]
     heads = np.unique(np.concatenate([law.heads for law in laws]))
     return np.concatenate([law.own.ravel() for law in laws]), heads
 
@@ -138,10 +139,9 @@ def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:
     """The point z (d,) at which latents are at their means and heads in the middle, among rows of fields."""
     middle, (laws, of_heads) = np.zeros(d), fields_of(rows)
-    if has_effects(rows):
-        for factor in effects_table.effects_of(rows):
-            middle[factor.heads] = factor.middle
-    elif has_weights(rows):
+    for factor in factors_in(rows):
+        middle[factor.heads] = factor.middle
+    if has_weights(rows):
         for curve in weights_table.weights_of(rows).curves:
             middle[curve.head] = curve.middle
     for law in laws:
@@ -161,13 +161,19 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     root, may have a long tail.
     """
     parts = _parts(rows)
-    if len(_outer(rows)):
-        moved = [latents_and_heads(rows)[0]]
-        if has_effects(rows):  # the axes of some may have no effects, but they are turned all the same
-            moved += [turned for turned, _ in effects_table.rotations_of(rows)]
-    else:
-        moved = [field_of(part).own for part in (*parts.innovations, *parts.latents)]
+    moved = [field_of(part).own for part in (*parts.innovations, *parts.latents)]
+    if len(parts.effects) or len(parts.weights):
+        moved.append(latents_and_heads(rows)[0])
+    if len(parts.effects):  # the axes of some may have no effects, but they are turned all the same
+        moved += [turned for turned, _ in effects_table.rotations_of(parts.effects)]
     return np.unique(np.concatenate((parts.bends[:, OWN].astype(np.int64), *moved)))
+
+
+def moved_beside_latents(rows: np.ndarray) -> np.ndarray:
+    """The heads that the rows of fields move: those that have a law given the root, and those with a bend."""
+    parts = _parts(rows)
+    bent = parts.bends[:, OWN].astype(np.int64)
+    return np.unique(np.concatenate((bent, *(field_of(part).own for part in parts.heads))))
 
 
 def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
@@ -280,25 +286,33 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
         return False
     if len(set(bent)) < len(bent):
         return False
-    if len(outer := _outer(rows)):
-        law = effects_table if has_effects(rows) else weights_table
-        valid = law.are_valid(outer, d)
-        return valid and not np.isin(bent, latents_and_heads(rows)[0]).any()
+    if len(parts.weights):
+        alone = not (parts.innovations or len(parts.effects) or parts.latents)
+        valid = alone and weights_table.are_valid(parts.weights, d)
+        return valid and not np.isin(bent, weights_table.weights_of(parts.weights).own).any()
+    if len(parts.effects) and not effects_table.are_valid(parts.effects, d):
+        return False
+    own_effects = np.concatenate([np.zeros(0, np.int64), *(one.own.ravel() for one in factors_in(rows))])
+    if np.isin(bent, own_effects).any():
+        return False
     innovations = parts.innovations
-    if not parts.latents or not all(
-        _is_valid(part, d) for part in (*innovations, *parts.latents, *parts.heads)
-    ):
+    if not parts.latents:
+        return len(parts.effects) > 0 and not innovations
+    if not all(_is_valid(part, d) for part in (*innovations, *parts.latents, *parts.heads)):
         return False
     if any(part[-1][0, MORE] != 0.0 for part in (innovations, parts.latents, parts.heads) if part):
         return False
     laws, of_heads = fields_of(rows)
     # Each coordinate is a latent once, and no head of such a field is a latent of another one; and the same
-    # for the fields of heads, whose roots and latents are no latents.
+    # for the fields of heads, whose roots and latents are no latents. None of them is an effect, which may
+    # depend on all of them.
     latents, of_series = np.concatenate([law.own for law in laws]), [*map(field_of, innovations)]
     for these in (of_series, laws, of_heads):
         own = np.concatenate([law.own for law in these] or [latents[:0]])
         heads = np.concatenate([law.heads for law in these] or [latents[:0]])
         if len(set(own)) < len(own) or np.isin(heads, own).any() or np.isin(bent, own).any():
+            return False
+        if np.isin(np.concatenate((own, heads)), own_effects).any():
             return False
         if these is of_heads and np.isin(np.concatenate((own, heads)), latents).any():
             return False
@@ -379,13 +393,12 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     }
     if not len(rows):
         return found
-    if has_effects(rows):
-        for factor in effects_table.effects_of(rows):
-            own, k = factor.own, factor.own.shape[1]
-            role[own], role[factor.heads], together[own], entries[own] = 1, 2, k, k - 1
-        for turned, _ in effects_table.rotations_of(rows):
-            entries[turned] = len(turned) - 1
-        return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
+    parts = _parts(rows)
+    for factor in factors_in(rows):
+        own, k = factor.own, factor.own.shape[1]
+        role[own], role[factor.heads], together[own], entries[own] = 1, 2, k, k - 1
+    for turned, _ in effects_table.rotations_of(parts.effects) if len(parts.effects) else ():
+        entries[turned] = len(turned) - 1
     if has_weights(rows):
         of_weights = weights_table.weights_of(rows)
         role[of_weights.own], role[of_weights.heads] = 1, 2
@@ -398,6 +411,5 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
         entries[law.own] = np.diff(law.starts) if not law.frame.size else len(law.own) - 1
     for law in of_heads:
         root[law.own] = law.heads[0]
-    parts = _parts(rows)
-    taken = sum(part[0, N_GRADIENTS] for part in (*parts.innovations, *parts.latents))
-    return found | {"field_gradients": np.array(taken)}
+    own_rows = (*parts.innovations, *parts.latents, *([parts.effects] if len(parts.effects) else []))
+    return found | {"field_gradients": np.array(sum(part[0, N_GRADIENTS] for part in own_rows))}

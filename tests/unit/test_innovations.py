@@ -278,11 +278,20 @@ def test_scales_that_do_nothing_where_a_search_begins_are_heads() -> None:
     assert [names[i] for i in law.heads] == ["tau.1", "tau.2", "tau.3", "sigma"]
 
 
-@pytest.mark.parametrize("rho", [(2.0, -1.0), (1.2, -0.5), (0.4, 0.5)], ids=["sums", "waves", "slow"])
-def test_a_term_may_depend_on_the_two_before(rho: tuple[float, float]) -> None:
-    """Sums of sums, whose answers hardly change with time, and autoregressions; some terms have no data."""
+@pytest.mark.parametrize(
+    ("rho", "second"),
+    [((2.0, -1.0), 2.0), ((2.0, -1.0), 1.0), ((1.2, -0.5), 1.2), ((0.4, 0.5), 0.4)],
+    ids=["sums", "sums from a slope of 0", "waves", "slow"],
+)
+def test_a_term_may_depend_on_the_two_before(rho: tuple[float, float], second: float) -> None:
+    """Sums of sums, whose answers hardly change with time, and autoregressions; some terms have no data.
+
+    The second term has a regression of its own on the first one.
+    """
     rng = np.random.default_rng(6)
-    into_series = np.linalg.inv(np.eye(T) - rho[0] * np.eye(T, k=-1) - rho[1] * np.eye(T, k=-2))
+    from_series = np.eye(T) - rho[0] * np.eye(T, k=-1) - rho[1] * np.eye(T, k=-2)
+    from_series[1, 0] = -second
+    into_series = np.linalg.inv(from_series)
     curvature = rng.uniform(0.1, 2.0, T)
     curvature[[0, 7, 8, T - 1]] = 0.0
     precision = np.eye(T) + into_series.T @ np.diag(curvature) @ into_series
@@ -295,9 +304,8 @@ def test_a_term_may_depend_on_the_two_before(rho: tuple[float, float]) -> None:
     series, _ = find_innovations(evaluate, x, np.ones(T), np.zeros(T, np.int64))
     assert series is not None
     np.testing.assert_allclose(series.x, into_series @ x, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(
-        1.0 / series.unit[:-2] ** 2, (1.0 + rho[0] ** 2 + rho[1] ** 2 + curvature)[:-2], rtol=1e-3
-    )
+    square = np.square(from_series).sum(axis=0)
+    np.testing.assert_allclose(1.0 / series.unit[:-2] ** 2, (square + curvature)[:-2], rtol=1e-3)
 
 
 def test_other_densities_have_no_series() -> None:

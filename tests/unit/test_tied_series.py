@@ -12,7 +12,12 @@ from stanadapt.transport.composition import points_in_z
 from stanadapt.transport.field_table import fields_of, split
 from stanadapt.transport.fields.field_learning import LARGEST_COST, learn_field
 from stanadapt.transport.fields.probes import ScaledDensity, couple
-from stanadapt.transport.fields.several import Part, find_tied_parts
+from stanadapt.transport.fields.several import (
+    Part,
+    find_tied_parts,
+    is_precision_sparse,
+    series_beside_others,
+)
 
 TIMES, PLACES, GROUPS = 24, 18, 8
 PROGRAM = """
@@ -53,7 +58,10 @@ def parts_of(n: int) -> tuple[list[Part], list[str]]:
     scaled = ScaledDensity(density, np.full(x.size, 0.5))
     coupling = couple(scaled, x / 0.5, variables)
     assert coupling is not None
-    return find_tied_parts(scaled, coupling, x / 0.5, variables, LARGEST_COST), names
+    series = series_beside_others(coupling, variables)
+    if is_precision_sparse(scaled, coupling, variables, LARGEST_COST):
+        return [], names
+    return find_tied_parts(scaled, coupling, x / 0.5, variables, series), names
 
 
 def test_each_series_has_its_scale_and_that_of_the_noise() -> None:

@@ -110,19 +110,26 @@ def blocks_at_all(density: ScaledDensity, own: np.ndarray, points: np.ndarray) -
 
 
 def fit_effects(
-    density: ScaledDensity, x: np.ndarray, factors: Sequence[GroupingFactor], *, rotated: bool
+    density: ScaledDensity,
+    x: np.ndarray,
+    factors: Sequence[GroupingFactor],
+    latents: np.ndarray,
+    *,
+    rotated: bool,
 ) -> tuple[list[Effects], np.ndarray] | None:
     """The law of each factor, around the mode of the effects with all else as at `x` (d,), and the mode.
 
-    The effects of some factor may be `rotated`, so that other laws do not know them.
+    The `latents` (l,) of a field are among the coefficients on which effects depend. The effects of some
+    factor may be `rotated`, so that other laws do not know them.
     """
-    space = _EffectSpace(density, factors, x)
+    space = _EffectSpace(density, factors, x, latents)
     if len(space.given) > MOST_COLUMNS:
         return None
     mode = space.find_mode(x)
     if mode is None:
         return None
     of_groups = len(factors) == 2 and all(_is_of_groups(factor) for factor in factors) and not rotated
+    of_groups = of_groups and not len(latents)
     if of_groups and space.quadratic and space.tied:
         return None  # the second law would be about right; scores tell groups the exact law of two levels
     if not space.quadratic:
@@ -167,8 +174,11 @@ class _Law(NamedTuple):
 class _EffectSpace:
     """The density in effects, where programs have them or other coordinates, with their heads fixed."""
 
-    def __init__(self, density: ScaledDensity, factors: Sequence[GroupingFactor], x: np.ndarray) -> None:
+    def __init__(
+        self, density: ScaledDensity, factors: Sequence[GroupingFactor], x: np.ndarray, latents: np.ndarray
+    ) -> None:
         self.density, self.factors, self.unit = density, [*factors], density.unit
+        self.latents = latents
         self.roots = [factor.roles.root(x) for factor in factors]
         self.inverses = [np.linalg.inv(root) for root in self.roots]
         self.priors = [factor.roles.prior_of_effects(x) for factor in factors]
@@ -313,6 +323,8 @@ class _EffectSpace:
         later = np.arange(end, len(self.given))
         if end < len(self.rest) and not self._mean_depends(x, narrower, factor, self.rest[end:]):
             later = later[later >= len(self.rest)]
+        if len(self.latents) and not self._mean_depends(x, narrower, factor, self.latents):
+            later = later[~np.isin(self.given[later], self.latents)]
         at_x, at_narrower = (self.columns(point, self.given[later]) for point in (x, narrower))
         if at_x is None or at_narrower is None or not np.isfinite(away).all():
             return None
@@ -322,7 +334,7 @@ class _EffectSpace:
     def _mean_depends(
         self, x: np.ndarray, narrower: np.ndarray, factor: GroupingFactor, rest: np.ndarray
     ) -> bool:
-        """Whether the prior means of a factor depend on the effects `rest` of later ones."""
+        """Whether the prior means of a factor depend on the coordinates `rest`, effects of later ones say."""
         axis = np.zeros(x.size)
         axis[rest] = np.random.default_rng(2).choice([-1.0, 1.0], len(rest))
         both = [self.density.curvature(point / self.unit, axis) for point in (x, narrower)]
@@ -448,7 +460,7 @@ class _EffectSpace:
             units[part] = np.tile(sizes, (part.stop - part.start) // len(sizes))
         by_mean = np.abs(means / scale[:, None]).max(axis=(0, 1), initial=0.0) * units > _FAINT
         sizes = np.abs(slopes) * scale[:, None] * units
-        is_effect = np.arange(len(units)) < len(self.rest)
+        is_effect = (np.arange(len(units)) < len(self.rest)) | np.isin(self.given, self.latents)
         entries = sizes.max(axis=1) > np.where(is_effect, _FAINT_TIE, _FAINT)
         kept = by_mean | (entries.any(axis=0) & ~is_effect) | (entries.mean(axis=0) > _FULL)
         group, column = np.nonzero(entries & is_effect & ~kept)

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from .. import effects
 from ..bend import bend_rows
+from ..composition import points_in_z, rows_into_x
 from ..effects_table import (
     LARGEST,
     LEAST_EFFECTS,
@@ -30,6 +30,8 @@ from ..effects_table import (
     effects_rows,
     log_of_scales,
 )
+from ..field_table import latents_and_heads, moved_beside_latents
+from ..map_table import no_transport
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, blocks_at_all, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity, axes, two_columns
 from .scale_bends import MOST_TO_MODE, climb, scale_bends
@@ -45,6 +47,9 @@ POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
 _LOOKS, _OFF = 5, 0.5  # that judge a law, and what scores in z may be off there, in root mean square
 _REACH = 0.5  # of heads in a look
+# Beside a field effects may be elsewhere than where it has been learned. A law that is so far off, in z, is
+# fitted once more.
+_OFF_MIDDLE = 0.1
 # Change of blocks that turns axes too much: 0.04 to 0.14 where data are counts or binary, 0.16 to 0.5 in
 # series and processes.
 _TURNS = 0.15
@@ -76,17 +81,23 @@ def find_effects(
     variables: np.ndarray,
     *,
     rotated: bool = False,
+    beside: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of a map with the law of effects, and the scales (d,) of all coordinates in it; None if there
     are no such effects.
 
     `x` (d,) is in units, as `density` is; `density_in` gives the density in the coordinates of a map.
     `variables` (d,) are the numbers of the variables that coordinates belong to. Some may be `rotated`.
+
+    The rows of a field may be in the map already, `beside` which effects are looked for: they come after
+    those of effects. The law of effects is then given the latents of the field.
     """
-    own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS)
+    field = no_transport() if beside is None else beside
+    latents = latents_and_heads(field)[0] if len(field) else np.zeros(0, np.int64)
+    own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS, latents)
     if not own:
         return None
-    others = np.setdiff1d(np.arange(x.size), np.concatenate([one.ravel() for one in own]))
+    others = np.setdiff1d(np.arange(x.size), np.concatenate([latents, *(one.ravel() for one in own)]))
     if not 0 < len(others) <= MOST_CANDIDATES:
         return None
     if np.bincount(variables[others]).max() > max(LATENT * len(own[0]), FEW):
@@ -94,23 +105,27 @@ def find_effects(
     factors = _find_roles(density, x * density.unit, own, others, variables)
     if factors is None or (rotated and _do_axes_change(density, x * density.unit, factors)):
         return None
-    effects_of_all = np.concatenate([factor.own.ravel() for factor in factors])
-    others = np.setdiff1d(np.arange(x.size), effects_of_all)
+    standard = np.concatenate([latents, *(factor.own.ravel() for factor in factors)])
+    others = np.setdiff1d(np.arange(x.size), standard)
     x, last = x * density.unit, False
     while True:
-        found = fit_effects(density, x, factors, rotated=rotated)
+        found = fit_effects(density, x, factors, latents, rotated=rotated)
         if found is None:
             return None
         laws, x = found
-        rows = effects_rows(laws, 0)
-        inner, middle, top = climb_beside(density, density_in(rows), x, effects_of_all)
-        done = last or not np.abs((middle - x) / density.unit)[others].max() > _FAR
-        judged = _judge(density, inner, middle, top, laws) if done else None
+        rows = np.concatenate((effects_rows(laws, 0), field))
+        z = points_in_z(rows, x[None])[0]
+        inner, middle, top = climb_beside(density, density_in(rows), z, standard)
+        done = last or not (
+            np.abs((middle - z) / density.unit)[others].max() > _FAR
+            or (len(field) and _root_mean_square(inner(middle)[1][standard]) > _OFF_MIDDLE)
+        )
+        judged = _judge(density, inner, middle, top, laws, field, standard) if done else None
         density.gradients += inner.gradients
         if done:
             return judged
-        x, last = middle.copy(), True  # once more, where the heads are
-        effects.into_x(rows, x)
+        last = True  # once more, where the heads are
+        x = _point_in_x(rows, middle)
 
 
 def climb_beside(
@@ -125,15 +140,30 @@ def climb_beside(
     return inner, *climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
 
 
-def factors_of(coupling: Coupling, variables: np.ndarray, least: int = LEAST_EFFECTS) -> list[np.ndarray]:
+def _point_in_x(rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """The point x (d,) that a map makes of `z` (d,)."""
+    points = z[None].copy()
+    rows_into_x(rows, points, np.zeros(1))
+    return np.asarray(points[0])
+
+
+def factors_of(
+    coupling: Coupling,
+    variables: np.ndarray,
+    least: int = LEAST_EFFECTS,
+    latents: np.ndarray | None = None,
+) -> list[np.ndarray]:
     """The effects (J, K) of the groups of each factor, the largest factor first.
 
-    There are none if all factors together have fewer effects than `least`.
+    There are none if all factors together have fewer effects than `least`. Variables that have `latents` of a
+    field are left out.
 
     The effects of a factor are one variable, or several of one size.
     """
     found: list[np.ndarray] = []
     counts = np.bincount(variables)
+    if latents is not None:
+        counts[variables[latents]] = 0
     single: list[np.ndarray] = []  # variables in which no coordinate is tied to another one
     for number in np.flatnonzero(counts >= LEAST_GROUPS):
         own = np.flatnonzero(variables == number)
@@ -348,20 +378,30 @@ def _do_axes_change(density: ScaledDensity, x: np.ndarray, factors: list[Groupin
 
 
 def _judge(
-    density: ScaledDensity, inner: ScaledDensity, z: np.ndarray, top: float, laws: list[Effects]
+    density: ScaledDensity,
+    inner: ScaledDensity,
+    z: np.ndarray,
+    top: float,
+    laws: list[Effects],
+    field: np.ndarray,
+    standard: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of the law, with bends of the scales, and the scales (d,) of all coordinates, if the law makes
     effects standard normal; the arguments are those of `judge_law`.
+
+    The coordinates `standard` (m,) are effects, and latents of a `field` that is in the map already.
     """
     own = np.concatenate([law.own.ravel() for law in laws])
-    heads = [int(k) for law in laws for k in law.heads[: law.own.shape[1]]]
-    judged = judge_law(density, inner, z, top, own, heads)
+    moved = moved_beside_latents(field)
+    heads = {int(k) for law in laws for k in law.heads[: law.own.shape[1]] if k not in moved}
+    judged = judge_law(density, inner, z, top, own, sorted(heads), latents=np.setdiff1d(standard, own))
     if judged is None:
         return None
     bends, scale = judged
     gradients = density.gradients + inner.gradients
-    rows = effects_rows([law._replace(middle=z[law.heads]) for law in laws], gradients)
-    return np.concatenate((rows, bends)), scale
+    x = _point_in_x(field, z)
+    rows = effects_rows([law._replace(middle=x[law.heads]) for law in laws], gradients)
+    return np.concatenate((rows, field, bends)), scale
 
 
 def judge_law(
@@ -371,15 +411,19 @@ def judge_law(
     top: float,
     own: np.ndarray,
     heads: Sequence[int],
+    *,
+    latents: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of the bends of `heads`, log scales, and the scales (d,) of all coordinates, if a law makes
     the coordinates `own` (n,) standard normal; else None.
 
     `inner` is the density in the coordinates of the law, and has its mode with `own` at 0, `top`, at `z`.
+    `latents` (m,) have a law of their own there, and are at 0, too.
     """
-    others = np.setdiff1d(np.arange(z.size), own)
+    latents = np.zeros(0, np.int64) if latents is None else latents
+    others = np.setdiff1d(np.arange(z.size), np.concatenate((own, latents)))
     scale = density.unit.copy()
-    scale[own] = 1.0
+    scale[own] = scale[latents] = 1.0
     hessian = np.full((len(others), len(others)), np.nan)
     columns = inner.curvatures(z, density.unit[others][:, None] * axes(z.size, others))
     for place, (k, column) in enumerate(zip(others, columns, strict=True)):
@@ -391,12 +435,17 @@ def judge_law(
         there = z.copy()
         there[own] = rng.standard_normal(len(own))
         there[others] += rng.standard_normal(len(others)) * np.minimum(scale[others], _REACH)
+        there[latents] = rng.standard_normal(len(latents))
         logp, score = inner(there)
         left = score[own] + there[own]
-        off.append(float(np.sqrt(np.mean(np.square(left)))) if np.isfinite(logp) else np.inf)
+        off.append(_root_mean_square(left) if np.isfinite(logp) else np.inf)
     if not np.median(off) < _OFF:
         return None
     bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), heads)
     for bend, deviation in bends:
         scale[bend.place] = deviation
     return bend_rows([bend for bend, _ in bends], apart=True), scale
+
+
+def _root_mean_square(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

@@ -20,10 +20,18 @@ from .innovation_search import find_innovations
 from .laplace import MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .learned_law import Learned
-from .other_laws import look_for_effects, look_for_weights_or_axes
+from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
 from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
-from .several import LEAST_TIED, Part, are_tied, find_parts, find_tied_parts
+from .several import (
+    LEAST_TIED,
+    Part,
+    are_tied,
+    find_parts,
+    find_tied_parts,
+    is_precision_sparse,
+    series_beside_others,
+)
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 # A head changes the curvature of a dense precision by this; the second one where heads would be too many.
@@ -61,12 +69,14 @@ def learn_field(
     variables: np.ndarray,
     *,
     most_dense: float = 0.0,
+    last: bool = True,
 ) -> tuple[Learned | None, int]:
     """The field that is found from the point `x` (d,), if there is one, and the number of gradients it took.
 
     `density_in` gives the density in the coordinates of a map. `unit` (d,) are scales of the coordinates, and
     `variables` (d,) the numbers of the variables that they belong to. A dense block that takes more than
-    `MOST_GRADIENTS` gets a field if `most_dense` gradients suffice.
+    `MOST_GRADIENTS` gets a field if `most_dense` gradients suffice. If one field for all series may be found
+    from another point, the series get no fields of their own before the `last` search.
     """
     with np.errstate(all="ignore"):
         if not np.isfinite(density_in(no_transport())(x, np.zeros(x.size))):
@@ -86,17 +96,31 @@ def learn_field(
             if found is not None:
                 return found, taken
         neighbours = x.size + 1 if coupling is None else 0
-        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + neighbours - more)
+        density, found = ScaledDensity(evaluate, unit, MOST_GRADIENTS + neighbours - more), None
         try:
-            found = _learn_all(density, coupling, x / unit, variables, most_dense)
+            if coupling is None:
+                coupling = couple(density, x / unit, variables)
+                density.has_looked()
+            if coupling is not None:
+                found = _learn_all(density, coupling, x / unit, variables, most_dense, last=last)
         except (
             np.linalg.LinAlgError,
             ValueError,
         ):  # functions that call LAPACK raise these after an overflow
             found = None
-    if found is not None and len(found.rows) and series is not None:
-        found = found._replace(rows=np.concatenate((series.rows, found.rows)))
-    return None if density.spent >= 1.0 else found, taken + density.gradients
+        taken += density.gradients
+        if found is None or density.spent >= 1.0:
+            return None, taken
+        if coupling is not None and len(found.rows):
+            first = no_transport() if series is None else series.rows
+
+            def density_beside(rows: np.ndarray) -> Evaluate:
+                return density_in(np.concatenate((first, rows)))
+
+            found, more = with_effects(found, density_beside, x, unit, variables, coupling)
+            found = found._replace(rows=np.concatenate((first, found.rows)))
+            taken += more
+    return found, taken
 
 
 def learn_effects(
@@ -110,37 +134,47 @@ def learn_effects(
 
 def _learn_all(
     density: ScaledDensity,
-    coupling: Coupling | None,
+    coupling: Coupling,
     x: np.ndarray,
     variables: np.ndarray,
     most_dense: float,
+    *,
+    last: bool,
 ) -> Learned | None:
     """One field, or one for each of several series, around `x` (d,), in units."""
-    coupling = couple(density, x, variables) if coupling is None else coupling
-    density.has_looked()
-    if coupling is None:
-        return None
     parts = find_parts(density, coupling, x)
-    are_apart = bool(parts)
-    if not are_apart:
-        parts = find_tied_parts(density, coupling, x, variables, LARGEST_COST)
     if parts:
-        most = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
-        density.allow(density.gradients + most)
-        found = _learn_several(parts, x, variables, most / len(parts))
-        if are_apart or found is not None:  # where data tie the series, one field of all is tried then
-            return found
+        return _learn_several(density, parts, x, variables, most_dense)
 
-    def find(coupling: Coupling, x: np.ndarray) -> _Known | None:
+    def of_one(coupling: Coupling, x: np.ndarray) -> _Known | None:
         return _find_precision(density, x, coupling, variables, most_dense)
 
-    return _learn(density, coupling, x, variables, find)
+    def learn_one() -> Learned | None:
+        return _learn(density, coupling, x, variables, of_one)
+
+    tied = series_beside_others(coupling, variables)
+    if not tied:
+        return learn_one()
+
+    def learn_each(series: Sequence[np.ndarray]) -> Learned | None:
+        parts = find_tied_parts(density, coupling, x, variables, series)
+        return _learn_several(density, parts, x, variables, most_dense) if parts else None
+
+    if is_precision_sparse(density, coupling, variables, LARGEST_COST):
+        found = learn_one()
+        long = [own for own in tied if len(own) >= LEAST_TIED]
+        return learn_each(long) if found is None and last else found
+    found = learn_each(tied)
+    return learn_one() if found is None else found
 
 
 def _learn_several(
-    parts: Sequence[Part], x: np.ndarray, variables: np.ndarray, most: float
+    density: ScaledDensity, parts: Sequence[Part], x: np.ndarray, variables: np.ndarray, most_dense: float
 ) -> Learned | None:
-    """The fields of several series, for each of which so many gradients may be taken."""
+    """The fields of several series."""
+    whole = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
+    density.allow(density.gradients + whole)
+    most = whole / len(parts)
     found = [(part, _learn_part(part, x[part.places], variables[part.places], most)) for part in parts]
     learned = [(part.places, own) for part, own in found if own is not None and len(own.rows)]
     if not learned:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..field import KNOTS, Field, n_features, write_features
+from ..field import KNOTS, OWN_FEATURES, Field, n_features, write_features
 from .law_fit import bounded_features, scale_features
 
 FIRST = 1e-3  # a smaller regression, beside the largest, is none
@@ -23,13 +23,17 @@ def fit_innovations(
     middle: np.ndarray,
     unit: np.ndarray,
     own: np.ndarray,
+    scales: np.ndarray,
 ) -> Field:
     """The law of series with regressions `rho` (q, order, n), after `moves` (q, m) of their heads from the
-    `middle` (m,), in `unit` (m,); the first move is none. `own` (n,) are the innovations.
+    `middle` (m,), in `unit` (m,); the first move is none.
+
+    `own` (n,) are the innovations, and `scales` (n,) those of the heads by whose exponentials they are
+    multiplied; -1 for none.
     """
     rho, heights, places = rho.copy(), -0.5 * np.square(moves).sum(axis=1), middle + moves * unit
     order, n = rho.shape[1:]
-    log_scales = _separate_first(rho[:, 0])
+    log_scales = _separate_first(rho[:, 0]) if order == 1 else np.zeros((len(rho), n))
     # A field's order is that of elimination: the last innovation first. Each has entries for those before.
     lags = [(t, lag) for t in range(n - 1, -1, -1) for lag in range(1, min(order, t) + 1)]
     times, steps = np.array(lags).T
@@ -44,17 +48,25 @@ def fit_innovations(
         scale_features(len(heads)),
     )
     none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
+    basis_of_s, of_scales = of_s.basis, of_s.coefficients
+    for j in np.flatnonzero(np.isin(heads, scales)):
+        own_feature = np.zeros((1, best.basis.shape[1]))
+        own_feature[0, OWN_FEATURES * j] = 1.0  # (theta - mid) / scale
+        scaled = (scales[::-1] == heads[j]).astype(float)
+        basis_of_s = np.concatenate((basis_of_s, own_feature))
+        of_scales = np.concatenate((of_scales, unit[j] * scaled[None]))
+        of_scales[0] += best.mid[j] * scaled
     return Field(
         heads,
         best.mid,
         unit,
         best.rate,
-        (of_s.basis, none, best.basis),
+        (basis_of_s, none, best.basis),
         np.zeros(n),
         own[::-1].copy(),
         np.append(0, np.cumsum(np.minimum(np.arange(n - 1, -1, -1), order))),
         n - 1 - times + steps,
-        (of_s.coefficients, zeros, best.coefficients),
+        (of_scales, zeros, best.coefficients),
     )
 
 

@@ -17,11 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import innovations
+from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
 from ..field import Field
 from ..field_table import field_rows, in_one_chain
 from ..map_table import INNOVATIONS, N_GRADIENTS
 from .innovation_law import FIRST, fit_innovations
-from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, have_ties
+from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, have_ties
 
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
@@ -35,6 +36,8 @@ _MOVE = 0.5  # of a candidate, in units; rho has to change by more than _CHANGES
 _CHANGES = 1e-4
 _REACHES = 0.5, 1.0, 1.75, 2.5, 4.0, 6.0  # the design, in units: on each axis,
 _PAIRS = 1.0, 2.5  # and between two
+_RATE = 2.0  # at which the curvature that data give to a series changes with the log of its scale,
+_NOT_RATE = 1e-3  # and what it may be off
 _NEWTON, _APART = 4, 1e-4  # steps towards regressions on two terms, and those of differences
 
 
@@ -62,14 +65,20 @@ def find_innovations(
     `evaluate` is the density in x; the other arguments are those of `learn_field`.
     """
     density = ScaledDensity(evaluate, np.ones(x.size))
-    found: list[tuple[np.ndarray, Series]] = []
+    of_variables: dict[int, list[tuple[np.ndarray, Series]]] = {}
     for number in np.unique(variables):
         own = np.flatnonzero(variables == number)
-        if len(own) > FEW_NEIGHBOURS:
-            found += _series_of(density, x, own)
+        if len(own) > FEW_NEIGHBOURS and (series_of := _series_of(density, x, own)):
+            of_variables[int(number)] = series_of
+    if len(of_variables) > 1:  # effects of groups are series too, short ones, but have more heads
+        long = [n for n in of_variables if _has_many_ties(density, x, np.flatnonzero(variables == n))]
+        of_variables = {number: of_variables[number] for number in long or of_variables}
+    found = [one for series_of in of_variables.values() for one in series_of]
     if not found:
         return None, density.gradients
-    laws = _fit(density, x, unit, variables, [own for own, _ in found], [series for _, series in found])
+    members, series = [own for own, _ in found], [one for _, one in found]
+    scaled = _may_have_effects(density, x, variables, np.concatenate(members))
+    laws, scales = _fit(density, x, unit, variables, members, series, scaled=scaled)
     if not laws:
         return None, density.gradients
     parts = [field_rows(law, 0, INNOVATIONS) for law in laws]
@@ -78,12 +87,50 @@ def find_innovations(
 
     there, scale = x.copy(), unit.copy()
     innovations.into_u(rows, there)
-    for own, series in found:
-        of_later = sum(
-            np.append(np.square(rho[lag:]), np.zeros(lag)) for lag, rho in enumerate(series.rho, 1)
-        )
-        scale[own] = 1.0 / np.sqrt(1.0 + of_later + np.maximum(series.curvature, 0.0))
+    for own, one in found:
+        of_later = sum(np.append(np.square(rho[lag:]), np.zeros(lag)) for lag, rho in enumerate(one.rho, 1))
+        scale[own] = 1.0 / np.sqrt(1.0 + of_later + np.maximum(one.curvature, 0.0))
+    own = np.concatenate(members)
+    scale[own] *= np.where(scales >= 0, np.exp(x[scales]), 1.0)
     return Innovations(rows, there, scale, density.gradients), density.gradients
+
+
+def _may_have_effects(
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray, series: np.ndarray
+) -> bool:
+    """Whether there are variables beside the `series` (n,) that may be effects of groups, at `x` (d,).
+
+    Effects that depend on a series depend on it as it is, not in units of its steps.
+    """
+    counts = np.bincount(variables)
+    counts[variables[series]] = 0
+    others = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= LEAST_GROUPS)]
+    return sum(len(own) for own in others if _are_in_groups(density, x, own)) >= LEAST_EFFECTS
+
+
+def _are_in_groups(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether two coordinates of a variable are tied as effects are: to those of their group, which have the
+    same ties. Terms of a series are tied to their neighbours, which have others.
+    """
+    here = density(x)[1]
+
+    def ties(place: int) -> np.ndarray:
+        column = density.curvatures(x, axes(x.size, own[[place]]), here)[0][own]
+        return np.asarray(np.abs(column) > NOISE * abs(column[place]))
+
+    for place in (len(own) // 3, 2 * len(own) // 3):
+        group = ties(place)
+        if not group[place] or np.count_nonzero(group) > LARGEST:
+            return False
+        others = np.flatnonzero(group)[np.flatnonzero(group) != place]
+        if len(others) and not np.array_equal(ties(int(others[0])), group):
+            return False
+    return True
+
+
+def _has_many_ties(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether a coordinate of a variable is tied to more of the others than effects of one group are."""
+    return have_ties(density, x, own, LARGEST + 1, NOISE)
 
 
 def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[tuple[np.ndarray, Series]]:
@@ -176,32 +223,41 @@ def solve_probes(probes: np.ndarray, answers: np.ndarray) -> Series:
 
 def solve_second_order(probes: np.ndarray, answers: np.ndarray) -> Series | None:
     """The same, where a term depends on the two before it, in the same way at all times; None where the first
-    answers are not so.
+    answers are not so. The second term may have another regression on the first one, its only one before.
 
     Sums of sums are such a series. Answers change slowly with time then, so that those of one time tell rho
     to few digits; those of all times together do.
     """
     n = probes.shape[1]
-    first = np.column_stack((answers[:, 1], answers[:, 2], probes[:, 0]))
-    found = np.linalg.lstsq(first, answers[:, 0])[0]
-    if not np.linalg.norm(first @ found - answers[:, 0]) < _WRONG * np.linalg.norm(answers[:, 0]):
+    begin = np.column_stack((answers[:, 1], answers[:, 2], probes[:, 0]))
+    found = np.linalg.lstsq(begin, answers[:, 0])[0]
+    if not np.linalg.norm(begin @ found - answers[:, 0]) < _WRONG * np.linalg.norm(answers[:, 0]):
         return None
-    rho = found[:2]
+    second = probes[:, 1] + found[0] * probes[:, 0]
+    ahead = np.column_stack((answers[:, 2], answers[:, 3], second))
+    rho = np.array([np.linalg.lstsq(ahead, answers[:, 1])[0][0], found[1], found[0]])
 
     def residual(rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        u, own = _into_series(np.outer(rho, np.ones(n)), probes), answers.copy()
-        for lag, one in enumerate(rho, 1):
-            own[:, :-lag] -= one * answers[:, lag:]
+        regressions, own = _of_second_order(rho, n), answers.copy()
+        u = _into_series(regressions, probes)
+        for lag, one in enumerate(regressions, 1):
+            own[:, :-lag] -= one[lag:] * answers[:, lag:]
         curvature = (u * own).sum(axis=0) / np.square(u).sum(axis=0)
         return (own - curvature * u).ravel(), curvature
 
     for _ in range(_NEWTON):
         left = residual(rho)[0]
-        slopes = [(residual(rho + _APART * axis)[0] - left) / _APART for axis in np.eye(2)]
+        slopes = [(residual(rho + _APART * axis)[0] - left) / _APART for axis in np.eye(3)]
         rho = rho - np.linalg.lstsq(np.column_stack(slopes), left)[0]
-    regressions = np.outer(rho, np.ones(n))
-    regressions[0, :1] = regressions[1, :2] = 0.0
-    return Series(regressions, residual(rho)[1])
+    return Series(_of_second_order(rho, n), residual(rho)[1])
+
+
+def _of_second_order(rho: np.ndarray, n: int) -> np.ndarray:
+    """The regressions (2, n) of all terms, where `rho` (3,) has both and that of the second term."""
+    regressions = np.outer(rho[:2], np.ones(n))
+    regressions[0, 0] = regressions[1, 0] = regressions[1, 1] = 0.0
+    regressions[0, 1] = rho[2]
+    return regressions
 
 
 def _into_series(rho: np.ndarray, probes: np.ndarray) -> np.ndarray:
@@ -230,58 +286,93 @@ def _fit(
     variables: np.ndarray,
     members: list[np.ndarray],
     found: list[Series],
-) -> list[Field]:
-    """rho as a function of its heads, exact at `x` (d,): a law for all series with the same heads.
+    *,
+    scaled: bool,
+) -> tuple[list[Field], np.ndarray]:
+    """rho as a function of its heads, exact at `x` (d,): a law for all series with the same heads; and the
+    coordinates (n,) that are the log scales of the steps of each series, if `scaled`, else -1.
 
-    There is none if a series has too many heads.
+    There is no law if a series has too many heads.
     """
-    counts = np.bincount(variables)
-    few = np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS)
+    counts, own = np.bincount(variables), np.concatenate(members)
+    few, none = np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS), np.full(own.size, -1)
     if len(few) > MOST_CANDIDATES:
-        return []
+        return [], none
+    base = x.copy()
+    if scaled:  # the curvature that data give to a series of zeros changes with the scale of its steps alone
+        base[own] = 0.0
 
-    def rho_at(theta: np.ndarray, heads: np.ndarray) -> np.ndarray | None:
-        point = x.copy()
+    def series_after(theta: np.ndarray, heads: np.ndarray) -> list[Series] | None:
+        point = base.copy()
         point[heads] = theta
-        series = [series_at(density, point, own) for own in members]
+        series = [series_at(density, point, places) for places in members]
         known = [one for one in series if one is not None and len(one.rho) <= order]
-        return _rho_of(known, order) if len(known) == len(members) else None
+        return known if len(known) == len(members) else None
 
     order = max(len(one.rho) for one in found)
-    middle = _rho_of(found, order)
+    first = series_after(base[:0], few[:0]) if scaled else found
+    if first is None:
+        return [], none
+    middle, curvature = _rho_of(first, order), np.concatenate([one.curvature for one in first])
     each = _divide(middle[0], members)
     found_heads: list[list[int]] = [[] for _ in each]
+    scales = none.copy()
     for k in few:
-        ahead = rho_at(x[[k]] + _MOVE * unit[k], np.array([k]))
+        ahead = series_after(x[[k]] + _MOVE * unit[k], np.array([k]))
         if ahead is None:
-            return []
+            return [], none
+        change = np.abs(_rho_of(ahead, order) - middle)
+        gain = np.concatenate([one.curvature for one in ahead])
         for of_series, times in zip(found_heads, each, strict=True):
-            if np.sqrt(np.mean(np.square(ahead - middle)[:, times])) > _CHANGES:
+            if np.sqrt(np.mean(np.square(change[:, times]))) > _CHANGES:
                 of_series.append(int(k))
-    groups = _group(found_heads, each)
+            elif scaled and _is_scale(curvature[times], gain[times], _MOVE * unit[k]):
+                scales[times] = k
+    groups = (
+        _group(
+            [sorted({*heads, int(scales[times[0]])}) for heads, times in zip(found_heads, each, strict=True)],
+            each,
+        )
+        if (scales >= 0).all()
+        else []
+    )
     if not groups:
-        return []
+        scales, groups = none, _group(found_heads, each)
+    if not groups:
+        return [], none
     m = max(len(heads) for heads, _ in groups)
     all_heads = np.concatenate([heads for heads, _ in groups])
     moves, values = [np.zeros(m)], [middle]
     for move in _design(m):  # of all series at once, each by its own heads
         theta = np.concatenate([x[heads] + move[: len(heads)] * unit[heads] for heads, _ in groups])
-        rho = rho_at(theta, all_heads)
-        if rho is not None:
+        there = series_after(theta, all_heads)
+        if there is not None:
             moves.append(move)
-            values.append(rho)
-    innovations_of = np.concatenate(members)
-    return [
+            values.append(_rho_of(there, order))
+    laws = [
         fit_innovations(
             np.array(moves)[:, : len(heads)],
             np.array(values)[:, :, times],
             heads,
             x[heads],
             unit[heads],
-            innovations_of[times],
+            own[times],
+            scales[times],
         )
         for heads, times in groups
     ]
+    return laws, scales
+
+
+def _is_scale(curvature: np.ndarray, ahead: np.ndarray, move: float) -> bool:
+    """Whether the curvature (n,) that data give to a series of zeros, after a move of a coordinate, says that
+    this is the log scale of its steps.
+    """
+    told = curvature > _FAINT * curvature.max()
+    if not (told.any() and np.all(ahead[told] > 0.0)):
+        return False
+    rates = np.log(ahead[told] / curvature[told]) / move
+    return bool(np.abs(rates - _RATE).max() < _NOT_RATE)
 
 
 def _group(found: list[list[int]], each: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Laws that are looked for before a field: those of effects and weights, and of effects along axes."""
+"""Laws that are looked for before a field or beside it: those of effects and weights, and along axes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..field_table import latents_and_heads, moved_beside_latents
 from ..map_table import no_transport
 from ..rotation import Rotation, rotation_rows, with_rotations
 from .effects_search import find_effects, may_have_effects
@@ -44,6 +45,32 @@ def look_for_weights_or_axes(
         found, more = _look_along_axes(density_in, x, unit, variables)
         taken += more
     return found, taken
+
+
+def with_effects(
+    found: Learned,
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    coupling: Coupling,
+) -> tuple[Learned, int]:
+    """A field with the law of effects for those groups that are no latents of it, if there are any, and the
+    gradients that this took.
+
+    The arguments are those of the field's search; `coupling` is what was seen at `x` (d,).
+    """
+    density = ScaledDensity(density_in(no_transport()), unit)
+    try:
+        judged = find_effects(density, density_in, x / unit, coupling, variables, beside=found.rows)
+    except (np.linalg.LinAlgError, ValueError):  # after an overflow
+        judged = None
+    if judged is None:
+        return found, density.gradients
+    rows, scale = judged
+    kept = np.concatenate((latents_and_heads(found.rows)[0], moved_beside_latents(found.rows)))
+    scale[kept] = found.scale[kept]
+    return found._replace(rows=rows, scale=scale), density.gradients
 
 
 def _look_along_axes(

@@ -68,28 +68,44 @@ def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> lis
     ]
 
 
+def series_beside_others(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
+    """The coordinates of each of the `variables` (d,) that is a series, if there are other latents too.
+
+    There are none where there are too many coordinates to look at.
+    """
+    counts = np.bincount(variables)
+    latents = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= SHORTEST)]
+    n_small = int(counts[counts < SHORTEST].sum())
+    if len(latents) < 2 or not 0 < n_small <= _MOST_SMALL or len(variables) > _LARGEST_WHOLE:
+        return []
+    return [own for own in latents if are_tied(coupling.pattern[own][:, own], SHORTEST)]
+
+
+def is_precision_sparse(
+    density: ScaledDensity, coupling: Coupling, variables: np.ndarray, largest_costs: Sequence[int]
+) -> bool:
+    """Whether the precision of all latents takes at most so many gradients, for each number of heads.
+
+    Coordinates of small `variables` (d,) are taken for heads, all of them.
+    """
+    small = np.flatnonzero(np.bincount(variables)[variables] < SHORTEST)
+    of_all = Precision(density, coupling, small)
+    return of_all.cost <= min(largest_costs[min(len(small), MOST_HEADS)], len(variables))
+
+
 def find_tied_parts(
     density: ScaledDensity,
     coupling: Coupling,
     x: np.ndarray,
     variables: np.ndarray,
-    largest_costs: Sequence[int],
+    series: Sequence[np.ndarray],
 ) -> list[Part]:
-    """The series around `x` (d,), in units, that may have a field each though data tie them to other latents.
+    """The parts around `x` (d,), in units, of `series` that data tie to other latents.
 
-    Each of them is one of the `variables` (d,). There are none if one field may do for all: if the precision
-    of all latents takes at most so many gradients, for each number of heads.
+    Each of the series is one of the `variables` (d,); those without heads are left out.
     """
-    counts = np.bincount(variables)
-    is_small = counts[variables] < SHORTEST
-    latents = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= SHORTEST)]
+    is_small = np.bincount(variables)[variables] < SHORTEST
     small = np.flatnonzero(is_small)
-    series = [own for own in latents if are_tied(coupling.pattern[own][:, own], SHORTEST)]
-    if not series or len(latents) < 2 or not 0 < len(small) <= _MOST_SMALL or x.size > _LARGEST_WHOLE:
-        return []
-    of_all = Precision(density, coupling, small)  # as if all of them were heads
-    if of_all.cost <= min(largest_costs[min(len(small), MOST_HEADS)], x.size):
-        return []
     whole = coupling._replace(wide=is_small)
     strengths = strengths_of(density, x, whole)
     of_heads = without_locations(density, x, whole, strengths)

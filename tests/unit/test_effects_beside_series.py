@@ -1,0 +1,198 @@
+"""Effects of groups beside series in one map: their law is given the series, whose fields know no effects."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from test_correlated_effects import ProgramDensity, some_law
+from test_weights import D
+from test_weights import some_law as some_weights
+
+from densities import check_map, in_maps
+from stanadapt.transport import composition
+from stanadapt.transport.effects_table import effects_rows
+from stanadapt.transport.field_table import (
+    describe,
+    factors_in,
+    field_of,
+    fields_of,
+    innovations_of,
+    latents_and_heads,
+    middle_of_field,
+    moved_by,
+    split,
+)
+from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.fields.innovation_search import find_innovations
+from stanadapt.transport.map_table import ROWS
+from stanadapt.transport.weights_table import weights_rows
+
+TIMES, GROUPS, N = 24, 9, 240
+PROGRAM = """
+data {{ int N; int T; int J; vector[N] y; vector[N] w; array[N] int t; array[N] int g; }}
+parameters {{
+  real a; real log_h; real log_e; vector[2] log_b; cholesky_factor_corr[2] L; vector[T] {series};
+  {effects};
+}}
+transformed parameters {{ {transformed} }}
+model {{
+  a ~ normal(0, 2); log_h ~ std_normal(); log_b ~ std_normal(); log_e ~ std_normal();
+  L ~ lkj_corr_cholesky(2);
+  {priors}
+  for (n in 1:N) y[n] ~ {likelihood};
+}}
+"""
+SUM = "a + h[t[n]] + b[g[n], 1] + b[g[n], 2] * w[n]"
+NORMAL, COUNTS = f"normal({SUM}, exp(log_e))", f"poisson_log({SUM})"
+CENTRED = (
+    "h[1] ~ normal(0, exp(log_h)); h[2:T] ~ normal(h[1:(T - 1)], exp(log_h));",
+    "b ~ multi_normal_cholesky(rep_vector(0, 2), diag_pre_multiply(exp(log_b), L));",
+)
+NOT_CENTRED = "z ~ std_normal();", "to_vector(v) ~ std_normal();"
+FORMS = [(True, True), (True, False), (False, True), (False, False)]
+
+
+def program(series_centred: bool, effects_centred: bool, likelihood: str = NORMAL) -> str:
+    derived = "" if series_centred else "vector[T] h = exp(log_h) * cumulative_sum(z);"
+    if not effects_centred:
+        derived += " matrix[J, 2] b = (diag_pre_multiply(exp(log_b), L) * v)';"
+    priors = (CENTRED if series_centred else NOT_CENTRED)[0] + (CENTRED if effects_centred else NOT_CENTRED)[
+        1
+    ]
+    text = PROGRAM.format(
+        series="h" if series_centred else "z",
+        effects="array[J] vector[2] b" if effects_centred else "matrix[2, J] v",
+        transformed=derived,
+        priors=priors,
+        likelihood=likelihood,
+    )
+    return text.replace("vector[N] y;", "array[N] int y;") if likelihood == COUNTS else text
+
+
+def draw(likelihood: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data, and the parameters that they have been drawn with, in each form."""
+    rng = np.random.default_rng(9)
+    t, g, w = rng.integers(TIMES, size=N), rng.integers(GROUPS, size=N), rng.normal(size=N)
+    v, z = rng.normal(size=(2, GROUPS)), rng.normal(size=TIMES)
+    b, h = 0.7 * v.T, np.cumsum(0.5 * z)
+    y = 1.0 + h[t] + b[g, 0] + b[g, 1] * w + 0.5 * rng.normal(size=N)
+    if likelihood == COUNTS:
+        y = rng.poisson(np.exp(np.minimum(y, 3.0)))
+    values = {"N": N, "T": TIMES, "J": GROUPS, "y": y, "w": w, "t": t + 1, "g": g + 1}
+    scales = {"log_h": np.log(0.5), "log_e": np.log(0.5), "log_b": np.full(2, np.log(0.7)), "L": np.eye(2)}
+    truth = {"a": 1.0, "h": h, "z": z, "b": b, "v": v} | scales
+    return {name: np.asarray(value).tolist() for name, value in values.items()}, truth
+
+
+@functools.cache
+def learn(series_centred: bool, effects_centred: bool, likelihood: str) -> tuple[np.ndarray, Any, list[str]]:
+    """The rows of the map, the density and the names of the coordinates."""
+    data, truth = draw(likelihood)
+    density = ProgramDensity(program(series_centred, effects_centred, likelihood), data)
+    names = list(density.model.unconstrained_names())
+    bases = [name.partition(".")[0] for name in names]
+    variables = np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
+    x = density.model.unconstrain(truth)
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
+    assert learned is not None
+    return learned.rows, density, names
+
+
+@pytest.mark.parametrize(("series_centred", "effects_centred"), FORMS)
+def test_both_are_found(series_centred: bool, effects_centred: bool) -> None:
+    rows, _, names = learn(series_centred, effects_centred, NORMAL)
+    (factor,), (law,) = factors_in(rows), fields_of(rows)[0]
+    assert {names[i].partition(".")[0] for i in law.own} == {"h" if series_centred else "z"}
+    assert {names[i].partition(".")[0] for i in factor.own.ravel()} == {"b" if effects_centred else "v"}
+    assert factor.own.shape == (GROUPS, 2)
+    assert [names[i] for i in factor.heads] == ["log_b.1", "log_b.2", "L.1"]
+    assert names.index("log_h") in law.heads
+    assert set(law.own) <= {*factor.coefficients, *factor.ties[:, 0]}
+    assert (len(innovations_of(rows)) > 0) == (not series_centred)
+    latents, heads = latents_and_heads(rows)
+    assert set(latents) == {*law.own, *factor.own.ravel()}
+    assert set(heads) == {*law.heads, *factor.heads}
+    assert set(latents) <= set(moved_by(rows))
+    told = describe(rows, len(names))
+    assert (told["field_effects"] == 2).sum() == 2 * GROUPS
+    assert (told["field_role"] == 1).sum() == 2 * GROUPS + TIMES
+    middle = middle_of_field(rows, len(names))
+    assert not middle[latents].any()
+    assert [len(part) for part in split(rows)] == [len(rows), 0]
+
+
+@pytest.mark.parametrize("likelihood", [NORMAL, COUNTS], ids=["normal", "counts"])
+@pytest.mark.parametrize(("series_centred", "effects_centred"), FORMS)
+def test_the_map_has_an_inverse_a_determinant_and_derivatives(
+    series_centred: bool, effects_centred: bool, likelihood: str
+) -> None:
+    rows, _, names = learn(series_centred, effects_centred, likelihood)
+    assert factors_in(rows)
+    assert composition.is_map(rows, len(names))
+    moves = np.random.default_rng(2).normal(size=len(names))
+    check_map(rows, middle_of_field(rows, len(names)) + 0.2 * moves)
+
+
+@pytest.mark.parametrize(("series_centred", "effects_centred"), FORMS)
+def test_effects_are_standard_normal_wherever_all_else_is(
+    series_centred: bool, effects_centred: bool
+) -> None:
+    """Where data are normal the law is exact, and independent of the series too."""
+    rows, density, names = learn(series_centred, effects_centred, NORMAL)
+    (factor,), moved, rng = factors_in(rows), in_maps(density)(rows), np.random.default_rng(8)
+    scores = []
+    for away in (0.0, 0.5, 1.0):
+        z, score = middle_of_field(rows, len(names)), np.empty(len(names))
+        z += away * rng.normal(size=z.size)
+        z[factor.own] = rng.normal(size=factor.own.shape)
+        assert np.isfinite(moved(z, score))
+        scores.append(score[factor.own] + z[factor.own])
+    np.testing.assert_allclose(scores, 0.0, atol=2e-3)
+
+
+def test_a_map_has_each_coordinate_in_one_of_the_laws() -> None:
+    rows, _, names = learn(True, True, NORMAL)
+    d, begin = len(names), int(rows[0, ROWS])
+    (factor,), (law,) = factors_in(rows), fields_of(rows)[0]
+    assert composition.is_map(rows, d)
+    assert not composition.is_map(np.concatenate((rows[begin:], rows[:begin])), d)  # in the other order
+    for own in (law.own[0], law.heads[0]):
+        wrong = factor.own.copy()
+        wrong[0, 0] = own
+        changed = effects_rows([factor._replace(own=wrong, ties=factor.ties[:0], tied=factor.tied[:0])], 0)
+        assert not composition.is_map(np.concatenate((changed, rows[begin:])), d)
+
+
+def test_other_laws_are_not_in_one_map() -> None:
+    """Innovations come with a field, and weights come alone."""
+    rows, _, names = learn(False, True, NORMAL)
+    series, (factor,) = innovations_of(rows), factors_in(rows)
+    assert composition.is_map(effects_rows([factor], 0), len(names))
+    assert not composition.is_map(np.concatenate((series, effects_rows([factor], 0))), len(names))
+    (law, _), weights = some_law(1), weights_rows(some_weights(), 0)
+    assert composition.is_map(weights, D)
+    assert composition.is_map(effects_rows([law], 0), D)
+    assert not composition.is_map(np.concatenate((effects_rows([law], 0), weights)), D)
+
+
+def test_pairs_of_effects_are_no_series() -> None:
+    """Two effects of a group are tied, as the first terms of a series are; it has more heads than these."""
+    groups = 14
+    data, truth = draw(NORMAL)
+    rng = np.random.default_rng(2)
+    data["J"], data["g"] = groups, (rng.integers(groups, size=N) + 1).tolist()
+    truth["v"] = rng.normal(size=(2, groups))
+    density = ProgramDensity(program(False, False), data)
+    names = list(density.model.unconstrained_names())
+    bases = [name.partition(".")[0] for name in names]
+    variables = np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
+    x = density.model.unconstrain(truth)
+    series, _ = find_innovations(density, x, np.full(x.size, 0.3), variables)
+    assert series is not None
+    law = field_of(series.rows)
+    assert {bases[i] for i in law.own} == {"z"}
+    assert [names[i] for i in law.heads] == ["log_h"]
+    np.testing.assert_allclose(np.diff(series.x[law.own[::-1]]), 0.5 * truth["z"][1:], rtol=1e-6)
