@@ -1084,6 +1084,12 @@ MUTATIONS = [
         unit("test_effects_beside_series", "test_a_map_has_each_coordinate_in_one_of_the_laws"),
     ),
     Mutation(
+        "numerics/field_search.py",
+        "with_effects > POOR * _divergence(",
+        "POOR * with_effects < _divergence(",
+        unit("test_effects_beside_series", "test_effects_are_given_up_where_the_field_does_better_alone"),
+    ),
+    Mutation(
         "transport/fields/innovation_search.py",
         "long = [n for n in of_variables if _has_many_ties",
         "long = [n for n in of_variables if not _has_many_ties",

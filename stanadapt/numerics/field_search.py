@@ -20,7 +20,7 @@ import numpy as np
 from ..target import Failures, log_density_gradient, log_density_gradients
 from ..transport.composition import transport_draws
 from ..transport.effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
-from ..transport.field_table import latents_and_heads, middle_of_field, split
+from ..transport.field_table import latents_and_heads, middle_of_field, split, without_effects
 from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
@@ -204,7 +204,8 @@ def metric_of_field(found: Learned, *, dense: bool, compressing: bool) -> Metric
 def without_poor_field(
     transport: np.ndarray, points: np.ndarray, scores: np.ndarray, before: int
 ) -> np.ndarray:
-    """The map, without its field if draws and scores in x (n, d) are better off without it.
+    """The map, without its field if draws and scores in x (n, d) are better off without it; or without the
+    effects that it has beside the field.
 
     The first `before` draws are from the window before, and judge nothing.
     """
@@ -216,6 +217,13 @@ def without_poor_field(
     left = _divergence(z, score_z, low_rank=False)
     if left < GOOD:
         return transport
+    alone = without_effects(field)
+    if 0 < len(alone) < len(field):
+        in_alone = transport_draws(alone, points, scores)
+        with_effects = _divergence(z, score_z, low_rank=True)
+        if with_effects > POOR * _divergence(*in_alone, low_rank=True):
+            field, (z, score_z) = alone, in_alone
+            transport, left = np.concatenate((alone, others)), _divergence(z, score_z, low_rank=False)
     most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
     poor = left > most and _divergence(z, score_z, low_rank=True) > most
     return others if poor else transport

@@ -32,8 +32,9 @@ vines and extended onion method). With t = tanh of such a number, and those of a
 
 Effects of one scale that the data tie are turned first (rotation.py); the law is that of their axes then.
 
-The law is triangular: effects depend on the other coordinates alone. So it goes last. Its rows are the first
-ones of a map, factor by factor (effects_factor.py), and the first header has the number of all rows.
+The law is triangular: effects depend on the other coordinates alone, latents of a field among them. So it
+goes last, but for innovations. Its rows are the first ones of a map after these, factor by factor
+(effects_factor.py), and the first header has the number of all rows.
 effects_table.py writes and reads them, and fields/effects_search.py finds the law.
 """
 

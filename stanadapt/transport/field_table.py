@@ -110,6 +110,17 @@ def factors_in(rows: np.ndarray) -> list[Effects]:
     return effects_table.effects_of(effects) if len(effects) else []
 
 
+def without_effects(rows: np.ndarray) -> np.ndarray:
+    """The rows of fields without the law of effects and the bends of its heads; none if there is no field."""
+    parts = _parts(rows)
+    if not parts.latents:
+        return rows[:0]
+    of_effects = np.concatenate([np.zeros(0, np.int64), *(factor.heads for factor in factors_in(rows))])
+    of_fields = np.concatenate([field_of(part).heads for part in (*parts.latents, *parts.heads)])
+    bends = parts.bends[~np.isin(parts.bends[:, OWN], np.setdiff1d(of_effects, of_fields))]
+    return np.concatenate((*parts.innovations, *parts.latents, *parts.heads, bends))
+
+
 def has_weights(rows: np.ndarray) -> bool:
     """Whether these rows of a map hold the law of weights, in place of a field."""
     return len(_parts(rows).weights) > 0

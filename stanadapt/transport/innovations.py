@@ -7,7 +7,8 @@ dense. In
     u_t = e^(s_t(theta)) x_t + rho_t(theta) u_t-1
 
 with rho_t = phi, which is the series in units of its steps, the precision is sparse, and field.py has a law.
-Its first term may be wider than the steps, and s_1 says how much. So this law goes last:
+Its first term may be wider than the steps, and s_1 says how much. Beside effects of groups, which depend on
+the series itself, s has the log scale of the steps too. So this law goes last:
 x_t = e^(-s_t(theta)) (u_t - rho_t(theta) u_t-1). It is triangular; draws are exact whatever s and rho are.
 
 This is the inverse of a field: u is its x, and x its z, with G = -rho_t for the term before. So its rows are

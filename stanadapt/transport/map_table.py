@@ -28,8 +28,8 @@ first of them holds their number:
 A field (field.py) has the first rows, after those of the innovations of a series if it has any
 (innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
 rows that hold numbers in all columns. MORE is 1 if a field of other latents follows. Fields of the heads and
-bends may belong to these. In place of a field there may be effects (effects.py), with a header and such rows
-for each factor, or weights (weights.py).
+bends may belong to these. Before a field, or in place of it, there may be effects (effects.py), with a header
+and such rows for each factor; or weights (weights.py) in its place.
 
 tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py, effects.py and weights.py explain the symbols.
 """

@@ -12,6 +12,7 @@ from test_weights import D
 from test_weights import some_law as some_weights
 
 from densities import check_map, in_maps
+from stanadapt.numerics.field_search import without_poor_field
 from stanadapt.transport import composition
 from stanadapt.transport.effects_table import effects_rows
 from stanadapt.transport.field_table import (
@@ -24,6 +25,7 @@ from stanadapt.transport.field_table import (
     middle_of_field,
     moved_by,
     split,
+    without_effects,
 )
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.innovation_search import find_innovations
@@ -151,6 +153,27 @@ def test_effects_are_standard_normal_wherever_all_else_is(
         assert np.isfinite(moved(z, score))
         scores.append(score[factor.own] + z[factor.own])
     np.testing.assert_allclose(scores, 0.0, atol=2e-3)
+
+
+@pytest.mark.parametrize("with_law", [True, False])
+def test_effects_are_given_up_where_the_field_does_better_alone(with_law: bool) -> None:
+    """Draws judge: they are normal in the coordinates of one map or the other."""
+    rows, _, names = learn(True, True, NORMAL)
+    alone = without_effects(rows)
+    assert fields_of(alone)[0][0].own.tolist() == fields_of(rows)[0][0].own.tolist()
+    assert not factors_in(alone)
+    assert composition.is_map(alone, len(names))
+    assert without_effects(alone).tolist() == alone.tolist()
+    table, rng = rows if with_law else alone, np.random.default_rng(3)
+    middle, spread = middle_of_field(rows, len(names)), np.full(len(names), 0.2)
+    spread[latents_and_heads(rows)[0]] = 1.0
+    points, scores = np.empty((2, 200, len(names)))
+    for x, score in zip(points, scores, strict=True):
+        away = rng.normal(size=len(names))
+        z = middle + spread * away
+        composition.into_x(table, z, x)
+        score[:] = composition.score_in_x(table, z, x, -away / spread)
+    assert without_poor_field(rows, points, scores, 0).tolist() == table.tolist()
 
 
 def test_a_map_has_each_coordinate_in_one_of_the_laws() -> None:
