@@ -70,7 +70,7 @@ def find_innovations(
         own = np.flatnonzero(variables == number)
         if len(own) > FEW_NEIGHBOURS and (series_of := _series_of(density, x, own)):
             of_variables[int(number)] = series_of
-    if len(of_variables) > 1:  # effects of groups are series too, short ones, but have more heads
+    if len(of_variables) > 1:  # the effects of a group are a series too, a short one, but have more heads
         long = [n for n in of_variables if _has_many_ties(density, x, np.flatnonzero(variables == n))]
         of_variables = {number: of_variables[number] for number in long or of_variables}
     found = [one for series_of in of_variables.values() for one in series_of]
@@ -321,21 +321,17 @@ def _fit(
         ahead = series_after(x[[k]] + _MOVE * unit[k], np.array([k]))
         if ahead is None:
             return [], none
-        change = np.abs(_rho_of(ahead, order) - middle)
-        gain = np.concatenate([one.curvature for one in ahead])
+        change = _rho_of(ahead, order) - middle
+        curvature_ahead = np.concatenate([one.curvature for one in ahead])
         for of_series, times in zip(found_heads, each, strict=True):
             if np.sqrt(np.mean(np.square(change[:, times]))) > _CHANGES:
                 of_series.append(int(k))
-            elif scaled and _is_scale(curvature[times], gain[times], _MOVE * unit[k]):
+            elif scaled and _is_scale(curvature[times], curvature_ahead[times], _MOVE * unit[k]):
                 scales[times] = k
-    groups = (
-        _group(
-            [sorted({*heads, int(scales[times[0]])}) for heads, times in zip(found_heads, each, strict=True)],
-            each,
-        )
-        if (scales >= 0).all()
-        else []
-    )
+    groups: list[tuple[np.ndarray, np.ndarray]] = []
+    if (scales >= 0).all():
+        of_steps = [int(scales[times[0]]) for times in each]
+        groups = _group([sorted({*heads, k}) for heads, k in zip(found_heads, of_steps, strict=True)], each)
     if not groups:
         scales, groups = none, _group(found_heads, each)
     if not groups:
