@@ -112,7 +112,7 @@ def test_a_search_that_is_cut_off_is_made_again(
     """Of a slow model, by Ctrl-C. What the search has come to by then is no lesson."""
     refused = []
 
-    def interrupted(target: Any, x: np.ndarray, *given: Any) -> tuple[None, int]:
+    def interrupted(target: Any, x: np.ndarray, *given: Any, last: bool) -> tuple[None, int]:
         signal.raise_signal(signal.SIGINT)
         refused.append(log_density_gradient(target, x, np.empty_like(x)) == -np.inf)
         return None, 0
