@@ -1080,7 +1080,7 @@ MUTATIONS = [
     Mutation(
         "transport/field_table.py",
         "        if np.isin(np.concatenate((own, heads)), own_effects).any():",
-        "        if np.isin(heads, own_effects).any():",
+        "        if np.isin(own, own_effects).any():",
         unit("test_effects_beside_series", "test_a_map_has_each_coordinate_in_one_of_the_laws"),
     ),
     Mutation(
