@@ -127,18 +127,23 @@ def _rows_of(law: Effects) -> np.ndarray:
 
 
 def effects_of(rows: np.ndarray) -> list[Effects]:
-    """The law of each factor that these rows of a map hold, the first header first.
+    """The law of each factor that these rows of a map hold, the first header first; none without rows.
 
     Bends of the scales may follow.
     """
-    parts = _factors_in(rows[: int(rows[0, ROWS])])
+    parts = _parts(rows)
     return [_effects_in(part) for part in parts if part[0, N_EFFECTS] > 0.0]
 
 
 def rotations_of(rows: np.ndarray) -> list[rotation.Rotation]:
-    """The rotations that follow the factors."""
-    parts = _factors_in(rows[: int(rows[0, ROWS])])
+    """The rotations that follow the factors; none without rows."""
+    parts = _parts(rows)
     return [rotation.rotation_of(part) for part in parts if part[0, N_EFFECTS] == 0.0]
+
+
+def _parts(rows: np.ndarray) -> list[np.ndarray]:
+    """The rows of each factor and rotation, without bends that may follow."""
+    return _factors_in(rows[: int(rows[0, ROWS])]) if len(rows) else []
 
 
 def _factors_in(rows: np.ndarray) -> list[np.ndarray]:

@@ -106,8 +106,7 @@ def innovations_of(rows: np.ndarray) -> np.ndarray:
 
 def factors_in(rows: np.ndarray) -> list[Effects]:
     """The laws of correlated effects that these rows of a map hold, factor by factor; there may be none."""
-    effects = _parts(rows).effects
-    return effects_table.effects_of(effects) if len(effects) else []
+    return effects_table.effects_of(_parts(rows).effects)
 
 
 def without_effects(rows: np.ndarray) -> np.ndarray:
@@ -172,11 +171,9 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
     root, may have a long tail.
     """
     parts = _parts(rows)
-    moved = [field_of(part).own for part in (*parts.innovations, *parts.latents)]
-    if len(parts.effects) or len(parts.weights):
-        moved.append(latents_and_heads(rows)[0])
-    if len(parts.effects):  # the axes of some may have no effects, but they are turned all the same
-        moved += [turned for turned, _ in effects_table.rotations_of(parts.effects)]
+    moved = [latents_and_heads(rows)[0], *(field_of(part).own for part in parts.innovations)]
+    # The axes of some that are turned may have no effects.
+    moved += [turned for turned, _ in effects_table.rotations_of(parts.effects)]
     return np.unique(np.concatenate((parts.bends[:, OWN].astype(np.int64), *moved)))
 
 
@@ -408,7 +405,7 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     for factor in factors_in(rows):
         own, k = factor.own, factor.own.shape[1]
         role[own], role[factor.heads], together[own], entries[own] = 1, 2, k, k - 1
-    for turned, _ in effects_table.rotations_of(parts.effects) if len(parts.effects) else ():
+    for turned, _ in effects_table.rotations_of(parts.effects):
         entries[turned] = len(turned) - 1
     if has_weights(rows):
         of_weights = weights_table.weights_of(rows)
@@ -422,5 +419,6 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
         entries[law.own] = np.diff(law.starts) if not law.frame.size else len(law.own) - 1
     for law in of_heads:
         root[law.own] = law.heads[0]
-    own_rows = (*parts.innovations, *parts.latents, *([parts.effects] if len(parts.effects) else []))
-    return found | {"field_gradients": np.array(sum(part[0, N_GRADIENTS] for part in own_rows))}
+    taken = sum(part[0, N_GRADIENTS] for part in (*parts.innovations, *parts.latents))
+    taken += parts.effects[:1, N_GRADIENTS].sum()
+    return found | {"field_gradients": np.array(taken)}

@@ -22,7 +22,7 @@ from ..field import Field
 from ..field_table import field_rows, in_one_chain
 from ..map_table import INNOVATIONS, N_GRADIENTS
 from .innovation_law import FIRST, fit_innovations
-from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, have_ties
+from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, have_ties, two_columns
 
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
@@ -114,17 +114,18 @@ def _are_in_groups(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bo
     """
     here = density(x)[1]
 
-    def ties(place: int) -> np.ndarray:
-        column = density.curvatures(x, axes(x.size, own[[place]]), here)[0][own]
-        return np.asarray(np.abs(column) > NOISE * abs(column[place]))
+    def ties(place: int, column: np.ndarray) -> np.ndarray:
+        return np.asarray(np.abs(column[own]) > NOISE * abs(column[own[place]]))
 
-    for place in (len(own) // 3, 2 * len(own) // 3):
-        group = ties(place)
+    for place, column in two_columns(density, x, own, here):
+        group = ties(place, column)
         if not group[place] or np.count_nonzero(group) > LARGEST:
             return False
         others = np.flatnonzero(group)[np.flatnonzero(group) != place]
-        if len(others) and not np.array_equal(ties(int(others[0])), group):
-            return False
+        if len(others):
+            column = density.curvatures(x, axes(x.size, own[others[:1]]), here)[0]
+            if not np.array_equal(ties(int(others[0]), column), group):
+                return False
     return True
 
 
