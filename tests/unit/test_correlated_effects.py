@@ -368,6 +368,26 @@ def test_what_has_no_common_scale_is_not_turned() -> None:
     assert not factors_in(rows)
 
 
+def test_nothing_is_turned_for_effects_that_need_no_axes() -> None:
+    """Coefficients of a regression are tied by the data, and have no scale; effects of groups have one."""
+    program = """
+data { int N; int K; int J; matrix[N, K] x; array[N] int g; vector[N] y; }
+parameters { real mu; real<lower=0> s; vector[K] w; vector[J] d; }
+model {
+  mu ~ std_normal(); s ~ std_normal(); w ~ normal(0, 2); d ~ normal(0, s);
+  y ~ normal(mu + x * w + d[g], 1);
+}
+"""
+    rng, n, k, j = np.random.default_rng(3), 200, 9, 100
+    x, g, d = rng.normal(size=(n, k)) / 3.0, np.arange(n) % j, rng.normal(size=j)
+    y = x @ rng.normal(size=k) + d[g] + rng.normal(size=n)
+    data = {"N": n, "K": k, "J": j, "x": x.tolist(), "g": (g + 1).tolist(), "y": y.tolist()}
+    rows, _, names = find(program, data)
+    (factor,) = factors_in(rows)
+    assert [names[i] for i in factor.own.ravel()] == [f"d.{i}" for i in range(1, j + 1)]
+    assert not rotations_of(rows)
+
+
 def test_factors_that_depend_on_earlier_ones_are_refused() -> None:
     laws, d = some_factors((True, False))
     assert composition.is_map(effects_rows(laws, 0), d)

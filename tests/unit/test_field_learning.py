@@ -21,6 +21,7 @@ from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
 from stanadapt.transport.fields.precision import Precision
 from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple
+from stanadapt.transport.fields.rotation_search import find_rotations
 from stanadapt.transport.map_table import COLUMNS, KIND, NOT_CENTRED
 
 T = 30
@@ -168,6 +169,11 @@ def test_a_soft_sum_to_zero_is_kept_apart() -> None:
     wanted = np.zeros(n)
     wanted[own] = level * u[own].sum()
     np.testing.assert_allclose(found.background(u), wanted, rtol=1e-6)
+    # It ties all coordinates, but is no reason to turn them to axes; a full block is.
+    variables, x = np.array([0] * 15 + [1] * 30), np.zeros(n)
+    assert not find_rotations(density, x, variables)
+    dense[np.ix_(own, own)] += np.cov(np.random.default_rng(3).normal(size=(30, 60)))
+    assert len(find_rotations(ScaledDensity(quadratic(dense), density.unit), x, variables)) == 1
 
 
 def test_no_coupling_without_scores() -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sparse
 from test_correlated_effects import ProgramDensity
 
 from densities import in_maps
 from stanadapt.transport.composition import points_in_z
 from stanadapt.transport.field_table import fields_of, split
 from stanadapt.transport.fields.field_learning import LARGEST_COST, learn_field
-from stanadapt.transport.fields.probes import ScaledDensity, couple
+from stanadapt.transport.fields.heads import MOST_HEADS
+from stanadapt.transport.fields.probes import Coupling, ScaledDensity, couple
 from stanadapt.transport.fields.several import (
     Part,
+    cost_of_precision,
+    divide_series,
     find_tied_parts,
-    is_precision_sparse,
     series_beside_others,
 )
 
@@ -38,6 +41,18 @@ model {
 """
 
 
+PARTIES, DAYS = 6, 12
+SHARES = """
+data { int K; int T; array[T, K + 1] int y; }
+parameters { vector<lower=0>[K] sigma; matrix[T, K] mu; }
+model {
+  sigma ~ std_normal(); mu[1] ~ std_normal();
+  for (k in 1:K) mu[2:T, k] ~ normal(mu[1:(T - 1), k], sigma[k]);
+  for (t in 1:T) y[t] ~ multinomial_logit(append_row(to_vector(mu[t]), 0));
+}
+"""
+
+
 def begin(n: int) -> tuple[Any, list[str], np.ndarray, np.ndarray]:
     """The density with `n` observations, the coordinates' names, their variables, and the truth."""
     rng = np.random.default_rng(5)
@@ -48,20 +63,35 @@ def begin(n: int) -> tuple[Any, list[str], np.ndarray, np.ndarray]:
     y = a + h[t] + u[s] + b[g] + 0.5 * rng.normal(size=n)
     density = ProgramDensity(PROGRAM, {k: np.asarray(v).tolist() for k, v in (data | {"y": y}).items()})
     names = list(density.model.unconstrained_names())
+    return (
+        density,
+        names,
+        variables_of(names),
+        np.concatenate(([a, 0.0, np.log(0.5), 0.0, np.log(0.5)], h, u, b)),
+    )
+
+
+def variables_of(names: list[str]) -> np.ndarray:
     bases = [name.partition(".")[0] for name in names]
-    variables = np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
-    return density, names, variables, np.concatenate(([a, 0.0, np.log(0.5), 0.0, np.log(0.5)], h, u, b))
+    return np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
+
+
+def look(density: Any, x: np.ndarray, variables: np.ndarray) -> tuple[ScaledDensity, Coupling]:
+    scaled = ScaledDensity(density, np.full(x.size, 0.5))
+    coupling = couple(scaled, x / 0.5, variables)
+    assert coupling is not None
+    return scaled, coupling
 
 
 def parts_of(n: int) -> tuple[list[Part], list[str]]:
     density, names, variables, x = begin(n)
-    scaled = ScaledDensity(density, np.full(x.size, 0.5))
-    coupling = couple(scaled, x / 0.5, variables)
-    assert coupling is not None
-    series = series_beside_others(coupling, variables)
-    if is_precision_sparse(scaled, coupling, variables, LARGEST_COST):
+    scaled, coupling = look(density, x, variables)
+    tied = series_beside_others(coupling, variables)
+    assert tied is not None
+    cost, n_heads = cost_of_precision(scaled, coupling, tied)
+    if cost <= LARGEST_COST[min(n_heads, MOST_HEADS)]:
         return [], names
-    return find_tied_parts(scaled, coupling, x / 0.5, variables, series), names
+    return find_tied_parts(scaled, coupling, x / 0.5, tied), names
 
 
 def test_each_series_has_its_scale_and_that_of_the_noise() -> None:
@@ -96,3 +126,44 @@ def test_scores_are_normal_given_the_other_latents() -> None:
             z[law.own] = rng.normal(size=len(law.own))
             assert np.isfinite(moved(z, score))
             assert np.sqrt(np.mean(np.square(score + z)[law.own])) < 0.3
+
+
+def test_a_matrix_with_many_scales_has_a_field_for_each_series() -> None:
+    """Shares of parties: data of a day tie all walks, and each has a scale of its own, six in all."""
+    rng = np.random.default_rng(2)
+    mu = np.cumsum(0.3 * rng.normal(size=(DAYS, PARTIES)), axis=0)
+    weights = np.exp(np.column_stack((mu, np.zeros(DAYS))))
+    y = [rng.multinomial(200, row / row.sum()).tolist() for row in weights]
+    density = ProgramDensity(SHARES, {"K": PARTIES, "T": DAYS, "y": y})
+    names = list(density.model.unconstrained_names())
+    variables, x = variables_of(names), np.concatenate((np.full(PARTIES, np.log(0.3)), mu.T.ravel()))
+    scaled, coupling = look(density, x, variables)
+    tied = series_beside_others(coupling, variables)
+    assert tied is not None
+    parts = find_tied_parts(scaled, coupling, x / 0.5, tied)
+    assert [[names[i] for i in part.places[part.heads]] for part in parts] == [
+        [f"sigma.{k}"] for k in range(1, PARTIES + 1)
+    ]
+    for k, part in enumerate(parts, 1):
+        series = {names[i] for i in part.places if names[i].startswith("mu")}
+        assert series == {f"mu.{t}.{k}" for t in range(1, DAYS + 1)}
+
+
+def test_series_are_told_from_a_grid() -> None:
+    """Its columns hang together as series do, and are tied to the next columns at the same places."""
+    walk = sparse.diags_array([np.ones(7), np.ones(8), np.ones(7)], offsets=[-1, 0, 1]).astype(bool)
+    apart = sparse.eye_array(8, dtype=bool)
+
+    def divided(between: Any, *, transposed: bool = False) -> list[np.ndarray]:
+        """Of five series of eight, of which those that have an entry in `between` (5, 5) are tied."""
+        pattern = (sparse.kron(np.eye(5), walk) + sparse.kron(between, apart)).astype(bool).tocsc()
+        order = np.arange(40).reshape(5, 8).T.ravel() if transposed else np.arange(40)
+        pattern = pattern[order][:, order]
+        coupling = Coupling(pattern, np.ones(40), np.zeros(40, bool), (), ())
+        return divide_series(coupling, np.arange(40))
+
+    neighbours = np.eye(5, k=1) + np.eye(5, k=-1)
+    assert np.array_equal(divided(np.ones((5, 5))), np.arange(40).reshape(5, 8))
+    assert np.array_equal(divided(np.ones((5, 5)), transposed=True), np.arange(40).reshape(8, 5).T)
+    assert not divided(neighbours)
+    assert not divided(neighbours, transposed=True)

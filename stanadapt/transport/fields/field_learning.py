@@ -26,11 +26,13 @@ from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
     LEAST_TIED,
     Part,
+    Tied,
     are_tied,
+    cost_of_precision,
     find_parts,
     find_tied_parts,
-    is_precision_sparse,
     series_beside_others,
+    without_short,
 )
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
@@ -47,6 +49,9 @@ HOPELESS = 9.0
 NOT_NORMAL = 0.5
 # Gradients that a precision may take with 0 to 4 heads, so that those of a search suffice.
 LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40
+# And with all coordinates that may be heads of series that data tie: there one precision tells which of them
+# are locations.
+LARGEST_WHOLE = 800
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
@@ -153,17 +158,19 @@ def _learn_all(
         return _learn(density, coupling, x, variables, of_one)
 
     tied = series_beside_others(coupling, variables)
-    if not tied:
+    if tied is None:
         return learn_one()
 
-    def learn_each(series: Sequence[np.ndarray]) -> Learned | None:
-        parts = find_tied_parts(density, coupling, x, variables, series)
+    def learn_each(tied: Tied) -> Learned | None:
+        parts = find_tied_parts(density, coupling, x, tied)
         return _learn_several(density, parts, x, variables, most_dense) if parts else None
 
-    if is_precision_sparse(density, coupling, variables, LARGEST_COST):
+    cost, n_heads = cost_of_precision(density, coupling, tied)
+    if cost > LARGEST_WHOLE:
+        return learn_one()
+    if cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size):
         found = learn_one()
-        long = [own for own in tied if len(own) >= LEAST_TIED]
-        return learn_each(long) if found is None and last else found
+        return learn_each(without_short(tied)) if found is None and last else found
     found = learn_each(tied)
     return learn_one() if found is None else found
 

@@ -11,7 +11,6 @@ the columns or rows of a matrix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..field import Field
 from ..field_table import field_rows, in_one_chain
 from ..map_table import INNOVATIONS, N_GRADIENTS
 from .innovation_law import FIRST, fit_innovations
-from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, have_ties, two_columns
+from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, divisions, have_ties, two_columns
 
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
@@ -145,7 +144,7 @@ def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[t
     found = _each(density, x, own[None])
     if found or not have_ties(density, x, own, _SHORTEST, NOISE):
         return found
-    for members in _divisions(own):
+    for members in divisions(own, _SHORTEST):
         first = _each(density, x, members[:1])
         if not first:
             continue
@@ -166,14 +165,6 @@ def _each(density: ScaledDensity, x: np.ndarray, members: np.ndarray) -> list[tu
             return []
         found.append((own, series))
     return found
-
-
-def _divisions(own: np.ndarray) -> Iterator[np.ndarray]:
-    """The coordinates `own` (n,), divided into several series (k, n / k)."""
-    for k in range(2, len(own) // _SHORTEST + 1):
-        if len(own) % k == 0:
-            yield own.reshape(k, -1)
-            yield own.reshape(-1, k).T
 
 
 def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series | None:

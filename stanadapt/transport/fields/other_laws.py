@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..field_table import latents_and_heads, moved_beside_latents
+from ..field_table import factors_in, latents_and_heads, moved_beside_latents
 from ..map_table import no_transport
 from ..rotation import Rotation, rotation_rows, with_rotations
 from .effects_search import find_effects, may_have_effects
@@ -90,9 +90,16 @@ def _look_along_axes(
 
     along = ScaledDensity(density_in_axes(no_transport()), unit)
     found, _ = _find_effects(along, density_in_axes, x / unit, variables, rotations)
-    if found is not None:
-        found = found._replace(rows=with_rotations(found.rows, turned))
-    return found, density.gradients + along.gradients
+    gradients = density.gradients + along.gradients
+    if found is None or not _are_along(found, rotations):
+        return None, gradients
+    return found._replace(rows=with_rotations(found.rows, turned)), gradients
+
+
+def _are_along(found: Learned, rotations: Sequence[Rotation]) -> bool:
+    """Whether there are effects along the axes of some rotation; others are found without axes."""
+    effects = np.concatenate([factor.own.ravel() for factor in factors_in(found.rows)])
+    return any(np.isin(own, effects).any() for own, _ in rotations)
 
 
 def _look_for_weights(

@@ -245,3 +245,13 @@ def colours_of(pattern: sparse.csc_matrix) -> np.ndarray:
             colour += 1
         colours[j] = colour
     return colours
+
+
+def divisions(own: np.ndarray, shortest: int) -> Iterator[np.ndarray]:
+    """The coordinates `own` (n,) as the columns or the rows of a matrix, (k, n / k), where n / k is not less
+    than `shortest`.
+    """
+    for k in range(2, len(own) // shortest + 1):
+        if len(own) % k == 0:
+            yield own.reshape(k, -1)
+            yield own.reshape(-1, k).T

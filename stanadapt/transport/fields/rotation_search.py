@@ -55,7 +55,8 @@ def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.n
     """
     for place, column in two_columns(density, x, own, here):
         entries = np.delete(column[own], place)
-        same = np.abs(entries - np.median(entries)) < _SAME * np.abs(entries)
+        by_sum = np.delete(column[own] / density.unit[own], place)  # in the program's own coordinates
+        same = np.abs(by_sum - np.median(by_sum)) < _SAME * np.abs(by_sum)
         tied = np.count_nonzero((np.abs(entries) > NOISE * abs(column[own[place]])) & ~same)
         if not tied >= _TIED * len(entries):
             return False

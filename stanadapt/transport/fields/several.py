@@ -14,7 +14,6 @@ parts hardly changes with the heads, so that the metric has it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +22,11 @@ from scipy.sparse.csgraph import connected_components
 
 from .heads import FAINT_HEAD, HEAD, MOST_HEADS, choose_heads, strengths_of, without_locations
 from .precision import Precision
-from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, wide_coordinates
+from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
 
 LEAST_TIED = 15  # so many coordinates must hang together, in a series for instance,
 SHORTEST, TIED = 5, 0.4  # and so many in a short one; and this share of all that may do so
-# At most so many coordinates may be heads of series that data tie. Which of them are locations is seen in the
-# precision of all latents, which takes two gradients for each of at most so many coordinates.
-_MOST_SMALL, _LARGEST_WHOLE = 40, 400
+_MOST_SMALL = 40  # coordinates may be heads of series that data tie
 # What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
 # their curvature is at most this share of what it was.
 _LOOSER, _LESS = 1.5, 0.9
@@ -45,6 +42,14 @@ class Part(NamedTuple):
     heads: np.ndarray  # among these coordinates,
     possible: np.ndarray  # and those that may be heads if no modes are found for the heads
     alone: bool  # whether the heads depend on nothing outside, but for what they share with other series
+
+
+class Tied(NamedTuple):
+    """Series that data tie to other latents, or to each other."""
+
+    series: list[np.ndarray]  # the coordinates of each, all those of a variable
+    divided: list[list[np.ndarray]]  # of one that is a matrix those of its columns or rows, else none
+    may_be_head: np.ndarray  # (d,) whether a coordinate may be a head
 
 
 def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> list[Part]:
@@ -68,51 +73,81 @@ def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> lis
     ]
 
 
-def series_beside_others(coupling: Coupling, variables: np.ndarray) -> list[np.ndarray]:
-    """The coordinates of each of the `variables` (d,) that is a series, if there are other latents too.
-
-    There are none where there are too many coordinates to look at.
+def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | None:
+    """The series among the `variables` (d,) beside which there are other latents, or more series; None if
+    there are none, or if nothing may be a head of theirs, or too much.
     """
     counts = np.bincount(variables)
-    latents = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= SHORTEST)]
-    n_small = int(counts[counts < SHORTEST].sum())
-    if len(latents) < 2 or not 0 < n_small <= _MOST_SMALL or len(variables) > _LARGEST_WHOLE:
-        return []
-    return [own for own in latents if are_tied(coupling.pattern[own][:, own], SHORTEST)]
+    of_variables = [np.flatnonzero(variables == number) for number in range(len(counts))]
+    latents = [own for own in of_variables if len(own) >= SHORTEST]
+    series = [own for own in latents if are_tied(coupling.pattern[own][:, own], SHORTEST)]
+    divided = [divide_series(coupling, own) for own in series]
+    sizes = {len(parts) for parts in divided if parts}  # of a vector that has a scale for each of such series
+    may_be_head = np.array([counts[number] < SHORTEST or counts[number] in sizes for number in variables])
+    latents = [own for own in latents if not may_be_head[own].any()]
+    if len(latents) + len(sizes) < 2 or not 0 < may_be_head.sum() <= _MOST_SMALL:
+        return None
+    return Tied(series, divided, may_be_head) if series else None
 
 
-def is_precision_sparse(
-    density: ScaledDensity, coupling: Coupling, variables: np.ndarray, largest_costs: Sequence[int]
-) -> bool:
-    """Whether the precision of all latents takes at most so many gradients, for each number of heads.
+def without_short(tied: Tied) -> Tied:
+    """The series that are no shorter than one beside which there is nothing else may be."""
+    long = [k for k, own in enumerate(tied.series) if len(own) >= LEAST_TIED]
+    return tied._replace(series=[tied.series[k] for k in long], divided=[tied.divided[k] for k in long])
 
-    Coordinates of small `variables` (d,) are taken for heads, all of them.
+
+def cost_of_precision(density: ScaledDensity, coupling: Coupling, tied: Tied) -> tuple[int, int]:
+    """The gradients that the precision of all latents takes, and the number of its heads.
+
+    All coordinates that may be heads are taken for such.
     """
-    small = np.flatnonzero(np.bincount(variables)[variables] < SHORTEST)
-    of_all = Precision(density, coupling, small)
-    return of_all.cost <= min(largest_costs[min(len(small), MOST_HEADS)], len(variables))
+    heads = np.flatnonzero(tied.may_be_head)
+    return Precision(density, coupling, heads).cost, len(heads)
 
 
-def find_tied_parts(
-    density: ScaledDensity,
-    coupling: Coupling,
-    x: np.ndarray,
-    variables: np.ndarray,
-    series: Sequence[np.ndarray],
-) -> list[Part]:
-    """The parts around `x` (d,), in units, of `series` that data tie to other latents.
+def find_tied_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied) -> list[Part]:
+    """The parts around `x` (d,), in units, of series that data tie; those without heads are left out.
 
-    Each of the series is one of the `variables` (d,); those without heads are left out.
+    A matrix that has more heads than one field may have is as many parts as it has series.
     """
-    is_small = np.bincount(variables)[variables] < SHORTEST
-    small = np.flatnonzero(is_small)
-    whole = coupling._replace(wide=is_small)
+    whole = coupling._replace(wide=tied.may_be_head)
     strengths = strengths_of(density, x, whole)
     of_heads = without_locations(density, x, whole, strengths)
     locations = set(strengths) - set(of_heads)
-    possible = np.setdiff1d(small, list(locations))
-    parts = [_tied_part(density, coupling, x, own, possible) for own in series]
-    return [part for part in parts if part is not None]
+    possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
+    parts: list[Part] = []
+    for own, divided in zip(tied.series, tied.divided, strict=True):
+        of_own = _strengths_in(density, coupling, x, own, possible)
+        if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
+            of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
+        else:
+            of_each = [(own, of_own)]
+        found = (_tied_part(density, coupling, x, one, strengths) for one, strengths in of_each)
+        parts += [part for part in found if part is not None]
+    return parts
+
+
+def divide_series(coupling: Coupling, own: np.ndarray) -> list[np.ndarray]:
+    """The series in the columns or rows of a matrix with the coordinates `own` (n,); none if there are none.
+
+    Data tie each of them to each other one, at the same times. On a grid of places columns are tied too, but
+    to the next ones alone.
+    """
+    pattern, n = coupling.pattern[own][:, own].tocsc(), len(own)
+    rows, columns = pattern.nonzero()
+    series, time = np.empty(n, np.int64), np.empty(n, np.int64)
+    for members in divisions(np.arange(n), SHORTEST):
+        k = len(members)
+        series[members], time[members] = np.arange(k)[:, None], np.arange(n // k)
+        between = series[rows] != series[columns]
+        pairs = np.unique(series[rows[between]] * k + series[columns[between]])
+        if (
+            len(pairs) == k * (k - 1)
+            and np.array_equal(time[rows[between]], time[columns[between]])
+            and all(are_tied(pattern[one][:, one], SHORTEST) for one in members)
+        ):
+            return [own[one] for one in members]
+    return []
 
 
 def are_tied(pattern: sparse.csc_matrix, fewest: int) -> bool:
@@ -127,16 +162,23 @@ def are_tied(pattern: sparse.csc_matrix, fewest: int) -> bool:
     return bool(sizes[sizes >= SHORTEST].sum() >= max(fewest, TIED * n))
 
 
-def _tied_part(
+def _strengths_in(
     density: ScaledDensity, coupling: Coupling, x: np.ndarray, own: np.ndarray, possible: np.ndarray
-) -> Part | None:
-    """The series with the coordinates `own` (n,), whose heads are among those that are `possible`; None if it
-    has no heads.
-    """
+) -> dict[int, float]:
+    """How much each coordinate that is `possible` changes the curvature of the series `own` (n,) alone."""
     places = np.union1d(own, possible)
     part, of_part = _restrict(density, coupling, x, places)
-    of_part = of_part._replace(wide=np.isin(places, possible))
-    heads = places[choose_heads(strengths_of(part, x[places], of_part))]
+    found = strengths_of(part, x[places], of_part._replace(wide=np.isin(places, possible)))
+    return {int(places[k]): strength for k, strength in found.items()}
+
+
+def _tied_part(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, own: np.ndarray, strengths: dict[int, float]
+) -> Part | None:
+    """The series with the coordinates `own` (n,), to whose curvature others have such `strengths`; None if it
+    has no heads.
+    """
+    heads = choose_heads(strengths)
     if not len(heads):
         return None
     places = np.union1d(own, heads)
