@@ -14,6 +14,7 @@ from test_interrupt import Child
 from test_signals import members
 
 import stanadapt
+from cases import thorough
 from dask_workers import clients_of_two_workers
 from stanadapt.errors import ArgumentError, ChainError, DataError
 from stanadapt.result.container import datasets as groups_of
@@ -124,7 +125,7 @@ print(sorted(came))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked for in /proc")
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [thorough(1), 2])
 def test_ctrl_c_ends_with_the_fits_that_are_done(workers: int, tmp_path: Path) -> None:
     child = Child(LONG, tmp_path, workers)
     child.wait_for("asked")
@@ -171,6 +172,7 @@ def test_a_worker_that_dies_and_one_that_is_added_change_nothing(
     assert pids[0] not in cluster.run(os.getpid).values()
 
 
+@pytest.mark.thorough  # a worker that dies is seen above
 def test_a_restart_of_the_cluster_costs_nothing_but_time(cluster: Any, alone: dict[str, np.ndarray]) -> None:
     results = stanadapt.sample_many(PROGRAM, DATA, seed=1, cluster=cluster, **SHORT)
     came = dict([next(results)])

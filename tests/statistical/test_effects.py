@@ -166,7 +166,11 @@ def test_scales_and_the_correlation_have_their_law(program: str, seed: int) -> N
 @pytest.mark.seeds(1, 2, rate=RATE)
 @pytest.mark.parametrize(
     "names",
-    [("choices_centred", "choices"), thorough(("three_centred", "three")), ("three_centred", "three_matrix")],
+    [
+        thorough(("choices_centred", "choices")),
+        thorough(("three_centred", "three")),
+        ("three_centred", "three_matrix"),
+    ],
 )
 def test_programs_that_are_centred_and_not_have_the_same_law(names: tuple[str, str], seed: int) -> None:
     """Data that are not normal, and three effects: both orders of the numbers of correlations."""

@@ -37,7 +37,7 @@ VARIANTS = [
 
 # The law that is not symmetric sees most. `make thorough` has the other one for all methods, not only for one
 # of each kind, and settings that change the warm-up, not what is frozen after it.
-OF_WARM_UP = {"faithful", "warm_start"}
+OF_WARM_UP = {"faithful", "warm_start", "beta"}
 
 
 def frozen() -> Iterator[Any]:

@@ -18,22 +18,25 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import CASES, IN_FULL, methods, thorough
+from cases import CASES, methods, thorough
 from moments import LEVEL, as_dataset, limit, model_z_scores, z_scores
 from stanadapt.result.container import datasets, statistics
 
 MODELS = Path(__file__).parents[2] / "models"
 
 
+WITH_ALL = ("rwm", "fisher_mala", "fisher_hmc")  # without a gradient, with one, with many
+
+
 def runs() -> Iterator[Any]:
-    """Each method with its models; but those not IN_FULL with one of them, in turn.
+    """Each method with its models; but those not of WITH_ALL with one of them, in turn.
 
     `make test` leaves kmc_finite, the slowest by far, to an exact law (test_noisy.py).
     """
     for i, method in enumerate(methods()):
         models = CASES[method].models if method in CASES else ()
         for j, model in enumerate(models):
-            is_kept = method in IN_FULL or (j == i % len(models) and method != "kmc_finite")
+            is_kept = method in WITH_ALL or (j == i % len(models) and method != "kmc_finite")
             yield pytest.param(method, model, marks=() if is_kept else pytest.mark.thorough)
 
 
