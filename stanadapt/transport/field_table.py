@@ -109,6 +109,18 @@ def factors_in(rows: np.ndarray) -> list[Effects]:
     return effects_table.effects_of(_parts(rows).effects)
 
 
+def effects_alone(rows: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the law of effects among those of fields, and the rows of those bends of its heads that
+    other `fields` leave to it.
+    """
+    parts = _parts(rows)
+    of_effects = np.concatenate([np.zeros(0, np.int64), *(factor.heads for factor in factors_in(rows))])
+    moved = (
+        np.concatenate((moved_by(fields), latents_and_heads(fields)[1])) if len(fields) else of_effects[:0]
+    )
+    return parts.effects, parts.bends[np.isin(parts.bends[:, OWN], np.setdiff1d(of_effects, moved))]
+
+
 def without_effects(rows: np.ndarray) -> np.ndarray:
     """The rows of fields without the law of effects and the bends of its heads; none if there is no field."""
     parts = _parts(rows)

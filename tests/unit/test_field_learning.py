@@ -174,6 +174,10 @@ def test_a_soft_sum_to_zero_is_kept_apart() -> None:
     assert not find_rotations(density, x, variables)
     dense[np.ix_(own, own)] += np.cov(np.random.default_rng(3).normal(size=(30, 60)))
     assert len(find_rotations(ScaledDensity(quadratic(dense), density.unit), x, variables)) == 1
+    # So is that of a walk in its innovations, where entries before a column are the same too.
+    ones = np.tril(np.ones((30, 30)))
+    dense[np.ix_(own, own)] = np.eye(30) + ones.T @ ones
+    assert len(find_rotations(ScaledDensity(quadratic(dense), density.unit), x, variables)) == 1
 
 
 def test_no_coupling_without_scores() -> None:

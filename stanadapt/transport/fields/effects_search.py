@@ -125,7 +125,7 @@ def find_effects(
         if done:
             return judged
         last = True  # once more, where the heads are
-        x = _point_in_x(rows, middle)
+        x = point_in_x(rows, middle)
 
 
 def climb_beside(
@@ -140,7 +140,7 @@ def climb_beside(
     return inner, *climb(inner, z, others, np.diag(density.unit[others]), MOST_TO_MODE)
 
 
-def _point_in_x(rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+def point_in_x(rows: np.ndarray, z: np.ndarray) -> np.ndarray:
     """The point x (d,) that a map makes of `z` (d,)."""
     points = z[None].copy()
     rows_into_x(rows, points, np.zeros(1))
@@ -399,7 +399,7 @@ def _judge(
         return None
     bends, scale = judged
     gradients = density.gradients + inner.gradients
-    x = _point_in_x(field, z)
+    x = point_in_x(field, z)
     rows = effects_rows([law._replace(middle=x[law.heads]) for law in laws], gradients)
     return np.concatenate((rows, field, bends)), scale
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from ..composition import change_coordinates
 from ..field import Field
-from ..field_table import field_rows, join_fields
+from ..field_table import factors_in, field_rows, join_fields
 from ..map_table import no_transport
+from .beside_effects import given_standard_effects
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .filling import fill_design
@@ -31,6 +32,7 @@ from .several import (
     cost_of_precision,
     find_parts,
     find_tied_parts,
+    has_series,
     series_beside_others,
     without_short,
 )
@@ -88,8 +90,14 @@ def learn_field(
             return None, 1
         effects, coupling, taken = look_for_effects(density_in, x, unit, variables)
         taken += 1
+        learn = functools.partial(_learn_given_effects, most_dense=most_dense)
         if effects is not None:
-            return effects, taken
+            if coupling is None or not has_series(coupling, variables):
+                return effects, taken
+            effects, more = given_standard_effects(
+                effects, density_in, x, unit, variables, learn, MOST_GRADIENTS
+            )
+            return effects, taken + more
         evaluate = density_in(no_transport())
         series, more = find_innovations(evaluate, x, unit, variables)
         taken += more
@@ -123,6 +131,11 @@ def learn_field(
                 return density_in(np.concatenate((first, rows)))
 
             found, more = with_effects(found, density_beside, x, unit, variables, coupling)
+            if factors_in(found.rows):
+                taken += more
+                found, more = given_standard_effects(
+                    found, density_beside, x, unit, variables, learn, MOST_GRADIENTS
+                )
             found = found._replace(rows=np.concatenate((first, found.rows)))
             taken += more
     return found, taken
@@ -162,8 +175,7 @@ def _learn_all(
         return learn_one()
 
     def learn_each(tied: Tied) -> Learned | None:
-        parts = find_tied_parts(density, coupling, x, tied)
-        return _learn_several(density, parts, x, variables, most_dense) if parts else None
+        return _learn_tied_series(density, coupling, x, variables, tied, most_dense)
 
     cost, n_heads = cost_of_precision(density, coupling, tied)
     if cost > LARGEST_WHOLE:
@@ -173,6 +185,29 @@ def _learn_all(
         return learn_each(without_short(tied)) if found is None and last else found
     found = learn_each(tied)
     return learn_one() if found is None else found
+
+
+def _learn_given_effects(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, variables: np.ndarray, most_dense: float
+) -> Learned | None:
+    """The field of a series, or one for each of several, beside which there are no effects."""
+    tied = series_beside_others(coupling, variables)
+    if tied is None:
+        return _learn_all(density, coupling, x, variables, most_dense, last=True)
+    return _learn_tied_series(density, coupling, x, variables, tied, most_dense)
+
+
+def _learn_tied_series(
+    density: ScaledDensity,
+    coupling: Coupling,
+    x: np.ndarray,
+    variables: np.ndarray,
+    tied: Tied,
+    most_dense: float,
+) -> Learned | None:
+    """The fields of series that data tie, each given all other latents."""
+    parts = find_tied_parts(density, coupling, x, tied)
+    return _learn_several(density, parts, x, variables, most_dense) if parts else None
 
 
 def _learn_several(

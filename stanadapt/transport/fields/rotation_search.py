@@ -53,14 +53,21 @@ def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.n
 
     A soft constraint on their sum ties all by the same entry, and does not count.
     """
+    ties, entries = [], []
     for place, column in two_columns(density, x, own, here):
-        entries = np.delete(column[own], place)
-        by_sum = np.delete(column[own] / density.unit[own], place)  # in the program's own coordinates
-        same = np.abs(by_sum - np.median(by_sum)) < _SAME * np.abs(by_sum)
-        tied = np.count_nonzero((np.abs(entries) > NOISE * abs(column[own[place]])) & ~same)
-        if not tied >= _TIED * len(entries):
+        others = np.delete(column[own], place)
+        ties.append(np.abs(others) > NOISE * abs(column[own[place]]))
+        if not ties[-1].mean() >= _TIED:
             return False
-    return True
+        # In the program's own coordinates, where those of a sum are the same.
+        entries.append(np.delete(column[own] / density.unit[own], place) / density.unit[own[place]])
+    levels = [np.median(one) for one in entries]
+    if abs(levels[0] - levels[1]) < _SAME * abs(levels[0]):
+        of_sum = [
+            np.abs(one - level) < _SAME * np.abs(one) for one, level in zip(entries, levels, strict=True)
+        ]
+        ties = [one & ~same for one, same in zip(ties, of_sum, strict=True)]
+    return all(one.mean() >= _TIED for one in ties)
 
 
 def _block(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> np.ndarray | None:

@@ -90,6 +90,13 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
     return Tied(series, divided, may_be_head) if series else None
 
 
+def has_series(coupling: Coupling, variables: np.ndarray) -> bool:
+    """Whether one of the `variables` (d,) is a series that is long enough to have a field alone."""
+    of_variables = (np.flatnonzero(variables == number) for number in np.unique(variables))
+    long = [own for own in of_variables if len(own) >= LEAST_TIED]
+    return any(are_tied(coupling.pattern[own][:, own], LEAST_TIED) for own in long)
+
+
 def without_short(tied: Tied) -> Tied:
     """The series that are no shorter than one beside which there is nothing else may be."""
     long = [k for k, own in enumerate(tied.series) if len(own) >= LEAST_TIED]
@@ -276,13 +283,18 @@ def _restrict(
     place_of[places] = np.arange(len(places))
     pattern = coupling.pattern[places][:, places].tocsc()
     inside = [k for k, members in enumerate(coupling.members) if np.all(place_of[members] >= 0)]
-    return ScaledDensity(_Restricted(density, x, places), density.unit[places]), Coupling(
+    return density_within(density, x, places), Coupling(
         pattern,
         coupling.diagonal[places],
         wide_coordinates(pattern.toarray()),
         tuple(place_of[coupling.members[k]] for k in inside),
         tuple(coupling.levels[k] for k in inside),
     )
+
+
+def density_within(density: ScaledDensity, x: np.ndarray, places: np.ndarray) -> ScaledDensity:
+    """The density around `x` (d,), in units, as a function of the coordinates `places` (k,) alone."""
+    return ScaledDensity(_Restricted(density, x, places), density.unit[places])
 
 
 class _Restricted:

@@ -1,0 +1,120 @@
+"""A field beside effects that follow it: it is learned where these are standard normal."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from test_correlated_effects import ProgramDensity
+
+from densities import in_maps
+from stanadapt.transport import composition
+from stanadapt.transport.composition import points_in_z
+from stanadapt.transport.field_table import effects_alone, factors_in, fields_of, latents_and_heads, split
+from stanadapt.transport.fields import beside_effects
+from stanadapt.transport.fields.field_learning import learn_field
+
+SHORT, LONG = 30, 60  # walks
+EACH = 3  # groups of a time, each with two observations
+PROGRAM = """
+data { int T; int J; array[J] int t; matrix[J, 2] y; }
+parameters { real a; real log_h; real log_b; vector[T] h; vector[J] b; }
+model {
+  a ~ normal(0, 2); log_h ~ std_normal(); log_b ~ std_normal();
+  h[1] ~ normal(0, exp(log_h)); h[2:T] ~ normal(h[1:(T - 1)], exp(log_h));
+  b ~ normal(0, exp(log_b));
+  for (i in 1:2) y[, i] ~ normal(a + h[t] + b, 0.5);
+}
+"""
+
+
+def begin(times: int) -> tuple[Any, list[str], np.ndarray, np.ndarray]:
+    """The density, the names of the coordinates, their variables, and the truth."""
+    rng, t = np.random.default_rng(3), np.repeat(np.arange(times), EACH)
+    h, b = np.cumsum(0.4 * rng.normal(size=times)), rng.normal(size=len(t))
+    y = 1.0 + (h[t] + b)[:, None] + 0.5 * rng.normal(size=(len(t), 2))
+    density = ProgramDensity(PROGRAM, {"T": times, "J": len(t), "t": (t + 1).tolist(), "y": y.tolist()})
+    names = list(density.model.unconstrained_names())
+    bases = [name.partition(".")[0] for name in names]
+    variables = np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
+    return density, names, variables, np.concatenate(([1.0, np.log(0.4), 0.0], h, b))
+
+
+@functools.cache
+def learn(times: int, good: float) -> np.ndarray:
+    """The rows of the map, where a field that is so far off is good enough."""
+    density, _, variables, x = begin(times)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beside_effects, "GOOD", good)
+        learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
+    assert learned is not None
+    return learned.rows
+
+
+def how_far_off(rows: np.ndarray, times: int) -> float:
+    """Scores of the walk in z beside those of a standard normal, the most over some scales."""
+    density, _, _, x = begin(times)
+    moved, rng, (law,) = in_maps(density)(rows), np.random.default_rng(8), fields_of(rows)[0]
+    off, standard = [], latents_and_heads(rows)[0]
+    for move in (-0.5, 0.0, 0.5):
+        z, score = points_in_z(rows, x[None])[0], np.empty(x.size)
+        z[[1, 2]] += move, -move
+        z[standard] = rng.normal(size=len(standard))
+        assert np.isfinite(moved(z, score))
+        off.append(np.sqrt(np.mean(np.square((score + z)[law.own]))))
+    return float(max(off))
+
+
+def check(rows: np.ndarray, times: int, heads: set[str]) -> None:
+    """Effects and the walk have a law each; that of the walk has these heads."""
+    names = begin(times)[1]
+    (factor,), (law,) = factors_in(rows), fields_of(rows)[0]
+    assert {names[i].partition(".")[0] for i in factor.own.ravel()} == {"b"}
+    assert {names[i].partition(".")[0] for i in law.own} - {"a"} == {"h"}  # the intercept moves no curvature
+    assert {names[i] for i in law.heads} == heads
+    assert composition.is_map(rows, len(names))
+    assert [len(part) for part in split(rows)] == [len(rows), 0]
+
+
+def test_the_law_of_a_walk_depends_on_the_scale_of_effects_that_follow_it() -> None:
+    """Data hold it by what effects leave, whose variance is that of effects and of errors."""
+    first, again = learn(LONG, np.inf), learn(LONG, 0.0)
+    check(first, LONG, {"log_h"})
+    check(again, LONG, {"log_h", "log_b"})
+    assert how_far_off(again, LONG) < 0.3
+    assert how_far_off(first, LONG) > 2.0 * how_far_off(again, LONG)
+
+
+def test_a_short_series_beside_effects_has_a_field_too() -> None:
+    """There effects are found alone: the walk has no more coordinates than a regression may have."""
+    rows = learn(SHORT, beside_effects.GOOD)
+    check(rows, SHORT, {"log_h", "log_b"})
+    assert how_far_off(rows, SHORT) < 0.3
+    assert not fields_of(learn(SHORT, np.inf))[0]
+
+
+def test_what_is_better_by_the_scores_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first field is kept where the other one is farther off."""
+    offs = iter((1.0, 2.0))
+    told = beside_effects._how_far_off
+
+    def turned(*given: Any) -> tuple[float, np.ndarray, int]:
+        return next(offs), *told(*given)[1:]
+
+    monkeypatch.setattr(beside_effects, "_how_far_off", turned)
+    density, _, variables, x = begin(LONG)
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
+    assert learned is not None
+    np.testing.assert_array_equal(learned.rows[:, 3:], learn(LONG, np.inf)[:, 3:])
+
+
+def test_bends_of_effects_stay_where_no_field_has_their_heads() -> None:
+    rows = learn(LONG, 0.0)
+    effects, bends = effects_alone(rows, rows[:0])
+    assert len(factors_in(effects)) == 1
+    assert not len(fields_of(effects)[0])
+    of_field = np.concatenate([law.heads for law in fields_of(rows)[0]])
+    _, left = effects_alone(np.concatenate((effects, bends)), rows)
+    assert not np.isin(left[:, 1], of_field).any()
