@@ -39,6 +39,9 @@ PROGRAMS = {
     "a walk and effects": PROGRAM.format(
         h="h", u="u", noise=0.5, transformed="", priors=f"{CENTRED} u ~ normal(0, exp(log_u));"
     ),
+    "a walk and effects that follow it": PROGRAM.format(
+        h="h", u="u", noise=0.5, transformed="", priors=f"{CENTRED} u ~ normal(0, exp(log_u));"
+    ),
     "a walk and effects, not centred": PROGRAM.format(
         h="e",
         u="z",
@@ -53,18 +56,22 @@ PROGRAMS = {
 def law(name: str) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """Data, and quantiles of the logarithms of both scales."""
     rng, noise = np.random.default_rng(14), 0.1 if "not" in name else 0.5
-    t, s = rng.integers(TIMES, size=N), rng.integers(OTHERS, size=N)
+    n, n_others = N, OTHERS
+    t, s = rng.integers(TIMES, size=n), rng.integers(OTHERS, size=n)
+    if "follow" in name:  # three at each time, with two data each
+        t, s = np.repeat(np.arange(TIMES), 6), np.repeat(np.arange(3 * TIMES), 2)
+        n, n_others = len(t), 3 * TIMES
     of_h = np.minimum.outer(t, t) + 1.0
     of_u = np.minimum.outer(s, s) + 1.0 if name == "two walks" else np.equal.outer(s, s).astype(float)
-    whole = 0.3**2 * of_h + 0.2**2 * of_u + noise**2 * np.eye(N)
-    y = np.linalg.cholesky(whole) @ rng.normal(size=N)
+    whole = 0.3**2 * of_h + 0.2**2 * of_u + noise**2 * np.eye(n)
+    y = np.linalg.cholesky(whole) @ rng.normal(size=n)
 
     def log_density(v: float, w: float) -> float:
-        root = np.linalg.cholesky(np.exp(2.0 * v) * of_h + np.exp(2.0 * w) * of_u + noise**2 * np.eye(N))
+        root = np.linalg.cholesky(np.exp(2.0 * v) * of_h + np.exp(2.0 * w) * of_u + noise**2 * np.eye(n))
         left = np.linalg.solve(root, y)
         return float(-np.log(np.diag(root)).sum() - 0.5 * (left @ left + v * v + w * w))
 
-    data = {"N": N, "T": TIMES, "S": OTHERS, "y": y, "t": t + 1, "s": s + 1}
+    data = {"N": n, "T": TIMES, "S": n_others, "y": y, "t": t + 1, "s": s + 1}
     return data, quantiles_of_two(log_density, (-6.0, 1.5), (-6.0, 1.5))
 
 
@@ -74,6 +81,8 @@ def test_scales_of_a_sum_have_their_law(seed: int, name: str) -> None:
     data, found = law(name)
     posterior, adaptation, findings = run(PROGRAMS[name], data, seed=seed, draws=3_000, chains=2)
     roles = np.atleast_2d(adaptation["field_role"].values)
-    assert ((roles == 1).sum(axis=1) == TIMES + OTHERS).any()
+    # Effects alone are looked for where trajectories are short: with one of 24 seeds if they follow the walk.
+    latents = (roles == 1).sum(axis=1)
+    assert (latents == TIMES + data["S"]).any() or ("follow" in name and (latents == data["S"]).all())
     for which, quantiles in zip(("log_h", "log_u"), found, strict=True):
         assert largest_error(posterior[which].values, quantiles, findings) < LIMIT
