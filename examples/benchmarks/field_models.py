@@ -386,6 +386,144 @@ model {
 }
 """
 
+PARTIES = """
+data {
+  int<lower=1> T;
+  int<lower=2> K;
+  int<lower=1> N;
+  int<lower=1> H;
+  array[N] int<lower=1, upper=T> t;
+  array[N] int<lower=1, upper=H> h;
+  array[N, K] int<lower=0> y;
+}
+parameters {
+  vector<lower=0>[K - 1] sigma;
+  matrix[T, K - 1] mu;
+  real<lower=0> tau;
+  matrix[H, K - 1] house;
+}
+model {
+  sigma ~ normal(0, 0.3);
+  tau ~ normal(0, 0.3);
+  to_vector(house) ~ normal(0, tau);
+  mu[1] ~ normal(0, 1);
+  for (k in 1 : K - 1) {
+    mu[2 : T, k] ~ normal(mu[1 : T - 1, k], sigma[k]);
+  }
+  for (n in 1 : N) {
+    y[n] ~ multinomial_logit(append_row(to_vector(mu[t[n]] + house[h[n]]), 0));
+  }
+}
+"""
+POLLS = """
+data {
+  int<lower=1> T;
+  int<lower=1> S;
+  int<lower=1> N;
+  int<lower=1> H;
+  array[N] int<lower=1, upper=T> t;
+  array[N] int<lower=1, upper=S> s;
+  array[N] int<lower=1, upper=H> h;
+  array[N] int<lower=0, upper=700> y;
+}
+parameters {
+  real<lower=0> sigma_nation;
+  real<lower=0> sigma_state;
+  real<lower=0> tau;
+  vector[T] z;
+  matrix[T, S] w;
+  vector[S] first;
+  vector[H] house;
+}
+transformed parameters {
+  vector[T] nation = cumulative_sum(z) * sigma_nation;
+  matrix[T, S] mu;
+  for (j in 1 : S) {
+    mu[ : , j] = first[j] + cumulative_sum(w[ : , j]) * sigma_state + nation;
+  }
+}
+model {
+  vector[N] eta;
+  sigma_nation ~ normal(0, 0.1);
+  sigma_state ~ normal(0, 0.1);
+  tau ~ normal(0, 0.2);
+  z ~ std_normal();
+  to_vector(w) ~ std_normal();
+  first ~ normal(0, 0.5);
+  house ~ std_normal();
+  for (n in 1 : N) {
+    eta[n] = mu[t[n], s[n]] + tau * house[h[n]];
+  }
+  y ~ binomial_logit(700, eta);
+}
+"""
+AREAS = """
+data {
+  int<lower=1> N;
+  int<lower=1> T;
+  int<lower=0> E;
+  array[E] int<lower=1, upper=N> node1;
+  array[E] int<lower=1, upper=N> node2;
+  array[N, T] int<lower=0> y;
+}
+parameters {
+  real mu;
+  real<lower=0> sigma_u;
+  real<lower=0> sigma_w;
+  real<lower=0> sigma_d;
+  vector[N] u;
+  vector[T] w;
+  matrix[N, T] d;
+}
+model {
+  mu ~ normal(0, 3);
+  sigma_u ~ normal(0, 1);
+  sigma_w ~ normal(0, 0.5);
+  sigma_d ~ normal(0, 0.5);
+  target += -0.5 * dot_self(u[node1] - u[node2]) / sigma_u ^ 2 - (N - 1) * log(sigma_u);
+  sum(u) ~ normal(0, 0.001 * N);
+  w[1] ~ normal(0, 0.01);
+  w[2 : T] ~ normal(w[1 : T - 1], sigma_w);
+  to_vector(d) ~ normal(0, sigma_d);
+  for (t in 1 : T) {
+    y[ : , t] ~ poisson_log(mu + u + w[t] + d[ : , t]);
+  }
+}
+"""
+TEAMS = """
+data {
+  int<lower=2> n;
+  int<lower=1> W;
+  int<lower=1> G;
+  array[G] int<lower=1, upper=W> week;
+  array[G] int<lower=1, upper=n> home;
+  array[G] int<lower=1, upper=n> away;
+  array[G, 2] int<lower=0> goals;
+}
+parameters {
+  real mu;
+  real advantage;
+  real<lower=0> sigma_first;
+  real<lower=0> sigma;
+  array[W] vector[n] strength;
+}
+model {
+  mu ~ normal(0, 1);
+  advantage ~ normal(0, 1);
+  sigma_first ~ normal(0, 1);
+  sigma ~ normal(0, 0.2);
+  strength[1] ~ normal(0, sigma_first);
+  for (w in 2 : W) {
+    strength[w] ~ normal(strength[w - 1], sigma);
+  }
+  for (g in 1 : G) {
+    real d = strength[week[g]][home[g]] - strength[week[g]][away[g]];
+    goals[g, 1] ~ poisson_log(mu + advantage + d);
+    goals[g, 2] ~ poisson_log(mu - d);
+  }
+}
+"""
+
 
 def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
     """A stationary series around 0."""
@@ -518,6 +656,57 @@ def documents(n: int) -> dict[str, Any]:
     return {"K": 4, "V": words, "M": n, "N": whole.size, "w": whole, "doc": document}
 
 
+def shares_of_parties(length: int) -> dict[str, Any]:
+    """Polls of five houses, of 800 people each."""
+    rng, k, n, houses = np.random.default_rng(28), 7, 6 * length // 5, 5
+    steps = rng.uniform(0.03, 0.15, k - 1) * rng.normal(size=(length, k - 1))
+    mu, house = (
+        0.5 * rng.normal(size=k - 1) + np.cumsum(steps, axis=0),
+        0.1 * rng.normal(size=(houses, k - 1)),
+    )
+    t, h = np.sort(rng.integers(length, size=n)), rng.integers(houses, size=n)
+    weights = np.exp(np.column_stack((mu[t] + house[h], np.zeros(n))))
+    y = np.array([rng.multinomial(800, row / row.sum()) for row in weights])
+    return {"T": length, "K": k, "N": n, "H": houses, "t": t + 1, "h": h + 1, "y": y}
+
+
+def polls_of_states(length: int) -> dict[str, Any]:
+    """Of 700 people each, in eight states that move with the nation and by themselves."""
+    rng, states, n, houses = np.random.default_rng(29), 8, 5 * length // 2, 8
+    nation, first = np.cumsum(0.04 * rng.normal(size=length)), 0.3 * rng.normal(size=states)
+    own, house = np.cumsum(0.05 * rng.normal(size=(length, states)), axis=0), 0.08 * rng.normal(size=houses)
+    t, s, h = (rng.integers(size, size=n) for size in (length, states, houses))
+    y = rng.binomial(700, 1.0 / (1.0 + np.exp(-(nation[t] + own[t, s] + first[s] + house[h]))))
+    known = {"T": length, "S": states, "N": n, "H": houses}
+    return known | {"t": t + 1, "s": s + 1, "h": h + 1, "y": y}
+
+
+def counts_of_areas(side: int) -> dict[str, Any]:
+    """Over eight years, with an effect of each area and year."""
+    rng, years = np.random.default_rng(30), 8
+    i, j = np.divmod(np.arange(side * side), side)
+    field = 0.3 * (np.sin(i / 2) + np.cos(j / 2))
+    w = np.cumsum(0.15 * rng.normal(size=years))
+    log_rate = 1.5 + (field - field.mean())[:, None] + w + 0.15 * rng.normal(size=(side * side, years))
+    first, second = neighbours(side, side)
+    y = rng.poisson(np.exp(log_rate))
+    return {"N": side * side, "T": years, "E": first.size, "node1": first, "node2": second, "y": y}
+
+
+def results_of_teams(weeks: int) -> dict[str, Any]:
+    """Fourteen teams that all play in each week."""
+    rng, n = np.random.default_rng(31), 14
+    strength = np.cumsum(
+        np.vstack((0.3 * rng.normal(size=n), 0.05 * rng.normal(size=(weeks - 1, n)))), axis=0
+    )
+    pairs = np.array([rng.permutation(n).reshape(-1, 2) for _ in range(weeks)]).reshape(-1, 2)
+    week = np.repeat(np.arange(weeks), n // 2)
+    d = strength[week, pairs[:, 0]] - strength[week, pairs[:, 1]]
+    goals = rng.poisson(np.exp(np.column_stack((0.5 + d, 0.3 - d))))
+    home, away = pairs.T + 1
+    return {"n": n, "W": weeks, "G": len(week), "week": week + 1, "home": home, "away": away, "goals": goals}
+
+
 class FieldModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -539,6 +728,10 @@ MODELS = {
     "stocks_noncentred": FieldModel(STOCKS_NONCENTRED, stocks, 100, np.nan),
     "places": FieldModel(PLACES, places, 60, np.nan),
     "persons": FieldModel(PERSONS, persons, 60, np.nan),
+    "parties": FieldModel(PARTIES, shares_of_parties, 100, np.nan),
+    "polls": FieldModel(POLLS, polls_of_states, 60, np.nan),
+    "areas": FieldModel(AREAS, counts_of_areas, 6, np.nan),
+    "teams": FieldModel(TEAMS, results_of_teams, 26, np.nan),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),
