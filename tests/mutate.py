@@ -1017,7 +1017,7 @@ MUTATIONS = [
         unit("test_weights", "test_far_out_data_that_are_not_normal_are_those_at_the_mode"),
     ),
     Mutation(
-        "transport/fields/innovation_search.py",
+        "transport/fields/probes.py",
         "yield own.reshape(-1, k).T",
         "yield own.reshape(k, -1)",
         unit("test_innovations", "test_a_matrix_has_a_series_in_each_column_or_row"),
@@ -1036,15 +1036,54 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "possible = np.setdiff1d(small, list(locations))",
-        "possible = small[:3]",
+        "possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))",
+        "possible = np.flatnonzero(tied.may_be_head)[:3]",
         unit("test_tied_series", "test_each_series_has_its_scale_and_that_of_the_noise"),
     ),
     Mutation(
         "transport/fields/several.py",
-        "return of_all.cost <= min(largest_costs",
-        "return of_all.cost < 0 * min(largest_costs",
+        "return Precision(density, coupling, heads).cost, len(heads)",
+        "return 10 * Precision(density, coupling, heads).cost, len(heads)",
         unit("test_tied_series", "test_few_data_leave_one_field"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "len(pairs) == k * (k - 1)",
+        "len(pairs) > 0",
+        unit("test_tied_series", "test_series_are_told_from_a_grid"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "counts[number] < SHORTEST or counts[number] in sizes",
+        "counts[number] < SHORTEST",
+        unit("test_tied_series", "test_a_matrix_with_many_scales_has_a_field_for_each_series"),
+    ),
+    Mutation(
+        "transport/fields/beside_effects.py",
+        "return again if off_again < off else found, taken + more",
+        "return again, taken + more",
+        unit("test_fields_given_effects", "test_what_is_better_by_the_scores_stays"),
+    ),
+    Mutation(
+        "transport/fields/beside_effects.py",
+        "whole = ScaledDensity(density_in(effects), unit, most + len(others) + 1)",
+        "whole = ScaledDensity(density_in(effects[:0]), unit, most + len(others) + 1)",
+        unit(
+            "test_fields_given_effects",
+            "test_the_law_of_a_walk_depends_on_the_scale_of_effects_that_follow_it",
+        ),
+    ),
+    Mutation(
+        "transport/fields/rotation_search.py",
+        "if abs(levels[0] - levels[1]) < _SAME * abs(levels[0]):",
+        "if levels:",
+        unit("test_field_learning", "test_a_soft_sum_to_zero_is_kept_apart"),
+    ),
+    Mutation(
+        "transport/fields/other_laws.py",
+        "if found is None or not _are_along(found, rotations):",
+        "if found is None:",
+        unit("test_correlated_effects", "test_nothing_is_turned_for_effects_that_need_no_axes"),
     ),
     Mutation(
         "transport/fields/several.py",
