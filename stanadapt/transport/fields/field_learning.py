@@ -26,6 +26,7 @@ from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
     LEAST_TIED,
+    SHORTEST,
     Part,
     Tied,
     are_tied,
@@ -280,6 +281,11 @@ def _learn(
             if place is None and len(possible) > len(precision.heads):
                 precision = Precision(density, precision.coupling, possible)
                 place = find_place(precision, x)
+            if place is None and not precision.dense:
+                others = _with_scales_of_few(density, x, precision.coupling, variables, possible)
+                given = Precision(density, precision.coupling, others)
+                if len(np.setdiff1d(others, possible)) and given.cost <= LARGEST_COST[len(others)]:
+                    precision, place = given, find_place(given, x)
             break
         except MissingEntriesError as missing:
             x, coupling = missing.x, None
@@ -314,6 +320,20 @@ def _may_be_heads(precision: Precision) -> bool:
     """
     wide = int(precision.coupling.wide.sum())
     return not precision.dense and len(precision.heads) < wide <= MOST_HEADS
+
+
+def _with_scales_of_few(
+    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, heads: np.ndarray
+) -> np.ndarray:
+    """The strongest of the `heads` (m,) and of coordinates of small variables that few latents depend on.
+
+    A scale of the first terms of many series is such a coordinate. As a latent it has no mode: where they and
+    it go to 0, the density goes to infinity.
+    """
+    is_small = np.bincount(variables)[variables] < SHORTEST
+    is_small[heads] = True
+    strengths = strengths_of(density, x, coupling._replace(wide=coupling.wide | is_small))
+    return choose_heads({k: strength for k, strength in strengths.items() if is_small[k]})
 
 
 def _find_precision(
