@@ -9,6 +9,7 @@ import scipy.sparse as sparse
 from test_correlated_effects import ProgramDensity
 
 from densities import in_maps
+from field_models import MODELS
 from stanadapt.transport.composition import points_in_z
 from stanadapt.transport.field_table import fields_of, split
 from stanadapt.transport.fields.field_learning import LARGEST_COST, learn_field
@@ -167,3 +168,16 @@ def test_series_are_told_from_a_grid() -> None:
     assert np.array_equal(divided(np.ones((5, 5)), transposed=True), np.arange(40).reshape(8, 5).T)
     assert not divided(neighbours)
     assert not divided(neighbours, transposed=True)
+
+
+def test_the_scale_of_first_terms_is_a_head_where_there_is_no_mode_without_it() -> None:
+    """Few latents depend on it. As one of them it goes to 0 with the first terms of all series."""
+    model, rng = MODELS["teams"], np.random.default_rng(6)
+    data = {name: np.asarray(value).tolist() for name, value in model.data(16).items()}
+    density = ProgramDensity(model.program, data)
+    names = list(density.model.unconstrained_names())
+    x = np.concatenate(([0.3, 0.2, -1.5, -2.0], 0.2 * rng.normal(size=len(names) - 4)))
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.2), variables_of(names))
+    assert learned is not None
+    (law,) = fields_of(split(learned.rows)[0])[0]
+    assert {"sigma_first", "sigma"} <= {names[i] for i in law.heads}
