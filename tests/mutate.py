@@ -1059,6 +1059,12 @@ MUTATIONS = [
         unit("test_tied_series", "test_a_matrix_with_many_scales_has_a_field_for_each_series"),
     ),
     Mutation(
+        "transport/fields/field_learning.py",
+        "is_small = np.bincount(variables)[variables] < SHORTEST",
+        "is_small = np.bincount(variables)[variables] < 0",
+        unit("test_tied_series", "test_the_scale_of_first_terms_is_a_head_where_there_is_no_mode_without_it"),
+    ),
+    Mutation(
         "transport/fields/beside_effects.py",
         "return again if off_again < off else found, taken + more",
         "return again, taken + more",
