@@ -1054,8 +1054,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "counts[number] < SHORTEST or counts[number] in sizes",
-        "counts[number] < SHORTEST",
+        "are_heads = (counts < SHORTEST) | np.isin(counts, [*sizes])",
+        "are_heads = counts < SHORTEST",
         unit("test_tied_series", "test_a_matrix_with_many_scales_has_a_field_for_each_series"),
     ),
     Mutation(
@@ -1072,8 +1072,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/beside_effects.py",
-        "whole = ScaledDensity(density_in(effects), unit, most + len(others) + 1)",
-        "whole = ScaledDensity(density_in(effects[:0]), unit, most + len(others) + 1)",
+        "whole = ScaledDensity(density_in(effects), unit, limit)",
+        "whole = ScaledDensity(density_in(effects[:0]), unit, limit)",
         unit(
             "test_fields_given_effects",
             "test_the_law_of_a_walk_depends_on_the_scale_of_effects_that_follow_it",

@@ -660,10 +660,8 @@ def shares_of_parties(length: int) -> dict[str, Any]:
     """Polls of five houses, of 800 people each."""
     rng, k, n, houses = np.random.default_rng(28), 7, 6 * length // 5, 5
     steps = rng.uniform(0.03, 0.15, k - 1) * rng.normal(size=(length, k - 1))
-    mu, house = (
-        0.5 * rng.normal(size=k - 1) + np.cumsum(steps, axis=0),
-        0.1 * rng.normal(size=(houses, k - 1)),
-    )
+    mu = 0.5 * rng.normal(size=k - 1) + np.cumsum(steps, axis=0)
+    house = 0.1 * rng.normal(size=(houses, k - 1))
     t, h = np.sort(rng.integers(length, size=n)), rng.integers(houses, size=n)
     weights = np.exp(np.column_stack((mu[t] + house[h], np.zeros(n))))
     y = np.array([rng.multinomial(800, row / row.sum()) for row in weights])

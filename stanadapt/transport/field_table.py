@@ -109,16 +109,15 @@ def factors_in(rows: np.ndarray) -> list[Effects]:
     return effects_table.effects_of(_parts(rows).effects)
 
 
-def effects_alone(rows: np.ndarray, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the law of effects among those of fields, and the rows of those bends of its heads that
-    other `fields` leave to it.
-    """
-    parts = _parts(rows)
-    of_effects = np.concatenate([np.zeros(0, np.int64), *(factor.heads for factor in factors_in(rows))])
-    moved = (
-        np.concatenate((moved_by(fields), latents_and_heads(fields)[1])) if len(fields) else of_effects[:0]
-    )
-    return parts.effects, parts.bends[np.isin(parts.bends[:, OWN], np.setdiff1d(of_effects, moved))]
+def effects_alone(rows: np.ndarray) -> np.ndarray:
+    """The rows of the law of effects, among those of fields, without bends of its heads."""
+    return _parts(rows).effects
+
+
+def bends_of_effects(rows: np.ndarray, fields: np.ndarray) -> np.ndarray:
+    """The bends of heads of effects, among `rows`, that the rows of other `fields` leave to them."""
+    moved, bends = np.concatenate((moved_by(fields), latents_and_heads(fields)[1])), _parts(rows).bends
+    return np.asarray(bends[_belong_to_effects(rows, moved)])
 
 
 def without_effects(rows: np.ndarray) -> np.ndarray:
@@ -126,10 +125,15 @@ def without_effects(rows: np.ndarray) -> np.ndarray:
     parts = _parts(rows)
     if not parts.latents:
         return rows[:0]
-    of_effects = np.concatenate([np.zeros(0, np.int64), *(factor.heads for factor in factors_in(rows))])
     of_fields = np.concatenate([field_of(part).heads for part in (*parts.latents, *parts.heads)])
-    bends = parts.bends[~np.isin(parts.bends[:, OWN], np.setdiff1d(of_effects, of_fields))]
+    bends = parts.bends[~_belong_to_effects(rows, of_fields)]
     return np.concatenate((*parts.innovations, *parts.latents, *parts.heads, bends))
+
+
+def _belong_to_effects(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which bends are those of heads of effects that are none of the coordinates `others` (n,)."""
+    of_effects = np.concatenate([np.zeros(0, np.int64), *(factor.heads for factor in factors_in(rows))])
+    return np.isin(_parts(rows).bends[:, OWN], np.setdiff1d(of_effects, others))
 
 
 def has_weights(rows: np.ndarray) -> bool:

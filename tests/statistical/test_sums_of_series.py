@@ -39,9 +39,6 @@ PROGRAMS = {
     "a walk and effects": PROGRAM.format(
         h="h", u="u", noise=0.5, transformed="", priors=f"{CENTRED} u ~ normal(0, exp(log_u));"
     ),
-    "a walk and effects that follow it": PROGRAM.format(
-        h="h", u="u", noise=0.5, transformed="", priors=f"{CENTRED} u ~ normal(0, exp(log_u));"
-    ),
     "a walk and effects, not centred": PROGRAM.format(
         h="e",
         u="z",
@@ -50,6 +47,7 @@ PROGRAMS = {
         priors="e ~ std_normal(); z ~ std_normal();",
     ),
 }
+PROGRAMS["a walk and effects that follow it"] = PROGRAMS["a walk and effects"]
 
 
 @functools.cache

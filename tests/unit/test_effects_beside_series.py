@@ -13,6 +13,7 @@ from test_weights import some_law as some_weights
 
 from densities import check_map, in_maps
 from stanadapt.numerics.field_search import without_poor_field
+from stanadapt.run.warmup import variable_groups
 from stanadapt.transport import composition
 from stanadapt.transport.effects_table import effects_rows
 from stanadapt.transport.field_table import (
@@ -95,8 +96,7 @@ def learn(series_centred: bool, effects_centred: bool, likelihood: str) -> tuple
     data, truth = draw(likelihood)
     density = ProgramDensity(program(series_centred, effects_centred, likelihood), data)
     names = list(density.model.unconstrained_names())
-    bases = [name.partition(".")[0] for name in names]
-    variables = np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
+    variables = variable_groups(names)
     x = density.model.unconstrain(truth)
     learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
     assert learned is not None
@@ -210,12 +210,11 @@ def test_pairs_of_effects_are_no_series() -> None:
     truth["v"] = rng.normal(size=(2, groups))
     density = ProgramDensity(program(False, False), data)
     names = list(density.model.unconstrained_names())
-    bases = [name.partition(".")[0] for name in names]
-    variables = np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
+    variables = variable_groups(names)
     x = density.model.unconstrain(truth)
     series, _ = find_innovations(density, x, np.full(x.size, 0.3), variables)
     assert series is not None
     law = field_of(series.rows)
-    assert {bases[i] for i in law.own} == {"z"}
+    assert {names[i].partition(".")[0] for i in law.own} == {"z"}
     assert [names[i] for i in law.heads] == ["log_h"]
     np.testing.assert_allclose(np.diff(series.x[law.own[::-1]]), 0.5 * truth["z"][1:], rtol=1e-6)

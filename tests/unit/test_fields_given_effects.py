@@ -10,9 +10,19 @@ import pytest
 from test_correlated_effects import ProgramDensity
 
 from densities import in_maps
+from stanadapt.run.warmup import variable_groups
 from stanadapt.transport import composition
+from stanadapt.transport.bend import Bend, bend_rows
 from stanadapt.transport.composition import points_in_z
-from stanadapt.transport.field_table import effects_alone, factors_in, fields_of, latents_and_heads, split
+from stanadapt.transport.field_table import (
+    bends_of_effects,
+    effects_alone,
+    factors_in,
+    fields_of,
+    latents_and_heads,
+    split,
+    without_effects,
+)
 from stanadapt.transport.fields import beside_effects
 from stanadapt.transport.fields.field_learning import learn_field
 
@@ -37,9 +47,7 @@ def begin(times: int) -> tuple[Any, list[str], np.ndarray, np.ndarray]:
     y = 1.0 + (h[t] + b)[:, None] + 0.5 * rng.normal(size=(len(t), 2))
     density = ProgramDensity(PROGRAM, {"T": times, "J": len(t), "t": (t + 1).tolist(), "y": y.tolist()})
     names = list(density.model.unconstrained_names())
-    bases = [name.partition(".")[0] for name in names]
-    variables = np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
-    return density, names, variables, np.concatenate(([1.0, np.log(0.4), 0.0], h, b))
+    return density, names, variable_groups(names), np.concatenate(([1.0, np.log(0.4), 0.0], h, b))
 
 
 @functools.cache
@@ -111,10 +119,12 @@ def test_what_is_better_by_the_scores_stays(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_bends_of_effects_stay_where_no_field_has_their_heads() -> None:
-    rows = learn(LONG, 0.0)
-    effects, bends = effects_alone(rows, rows[:0])
+    """That of a scale of effects stays beside a field that does not know it, and not where it is a head."""
+    first, again = learn(LONG, np.inf), learn(LONG, 0.0)
+    effects, scale = effects_alone(first), begin(LONG)[1].index("log_b")
     assert len(factors_in(effects)) == 1
-    assert not len(fields_of(effects)[0])
-    of_field = np.concatenate([law.heads for law in fields_of(rows)[0]])
-    _, left = effects_alone(np.concatenate((effects, bends)), rows)
-    assert not np.isin(left[:, 1], of_field).any()
+    assert not fields_of(effects)[0]
+    bend = bend_rows([Bend(scale, 0.1, 2.0, 0.5, -1.0, 1.0)], apart=True)
+    bent = np.concatenate((first, bend))
+    np.testing.assert_array_equal(bends_of_effects(bent, without_effects(first)), bend)
+    assert not len(bends_of_effects(bent, without_effects(again)))

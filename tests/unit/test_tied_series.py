@@ -10,6 +10,7 @@ from test_correlated_effects import ProgramDensity
 
 from densities import in_maps
 from field_models import MODELS
+from stanadapt.run.warmup import variable_groups
 from stanadapt.transport.composition import points_in_z
 from stanadapt.transport.field_table import fields_of, split
 from stanadapt.transport.fields.field_learning import LARGEST_COST, learn_field
@@ -64,17 +65,8 @@ def begin(n: int) -> tuple[Any, list[str], np.ndarray, np.ndarray]:
     y = a + h[t] + u[s] + b[g] + 0.5 * rng.normal(size=n)
     density = ProgramDensity(PROGRAM, {k: np.asarray(v).tolist() for k, v in (data | {"y": y}).items()})
     names = list(density.model.unconstrained_names())
-    return (
-        density,
-        names,
-        variables_of(names),
-        np.concatenate(([a, 0.0, np.log(0.5), 0.0, np.log(0.5)], h, u, b)),
-    )
-
-
-def variables_of(names: list[str]) -> np.ndarray:
-    bases = [name.partition(".")[0] for name in names]
-    return np.array([list(dict.fromkeys(bases)).index(base) for base in bases])
+    truth = np.concatenate(([a, 0.0, np.log(0.5), 0.0, np.log(0.5)], h, u, b))
+    return density, names, variable_groups(names), truth
 
 
 def look(density: Any, x: np.ndarray, variables: np.ndarray) -> tuple[ScaledDensity, Coupling]:
@@ -137,7 +129,7 @@ def test_a_matrix_with_many_scales_has_a_field_for_each_series() -> None:
     y = [rng.multinomial(200, row / row.sum()).tolist() for row in weights]
     density = ProgramDensity(SHARES, {"K": PARTIES, "T": DAYS, "y": y})
     names = list(density.model.unconstrained_names())
-    variables, x = variables_of(names), np.concatenate((np.full(PARTIES, np.log(0.3)), mu.T.ravel()))
+    variables, x = variable_groups(names), np.concatenate((np.full(PARTIES, np.log(0.3)), mu.T.ravel()))
     scaled, coupling = look(density, x, variables)
     tied = series_beside_others(coupling, variables)
     assert tied is not None
@@ -177,7 +169,7 @@ def test_the_scale_of_first_terms_is_a_head_where_there_is_no_mode_without_it() 
     density = ProgramDensity(model.program, data)
     names = list(density.model.unconstrained_names())
     x = np.concatenate(([0.3, 0.2, -1.5, -2.0], 0.2 * rng.normal(size=len(names) - 4)))
-    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.2), variables_of(names))
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.2), variable_groups(names))
     assert learned is not None
     (law,) = fields_of(split(learned.rows)[0])[0]
     assert {"sigma_first", "sigma"} <= {names[i] for i in law.heads}

@@ -16,9 +16,16 @@ from collections.abc import Callable
 import numpy as np
 
 from ..composition import points_in_z
-from ..field_table import effects_alone, factors_in, fields_of, join_fields, latents_and_heads
+from ..field_table import (
+    bends_of_effects,
+    effects_alone,
+    factors_in,
+    fields_of,
+    join_fields,
+    latents_and_heads,
+)
 from ..map_table import OWN
-from .effects_search import climb_beside, point_in_x
+from .effects_search import climb_beside, how_far_off_normal, point_in_x
 from .learned_law import Learned
 from .probes import Coupling, Evaluate, ScaledDensity, couple
 from .several import density_within
@@ -28,7 +35,6 @@ LearnPart = Callable[[ScaledDensity, Coupling, np.ndarray, np.ndarray], Learned 
 
 GOOD = 0.5  # scores of latents are off by less, in root mean square: no other field is looked for
 FAIR = 1.0  # and by less than this where there was none before
-_LOOKS, _REACH = 5, 0.5  # that tell how far off, and how far other coordinates move there
 
 
 def given_standard_effects(
@@ -47,18 +53,19 @@ def given_standard_effects(
     off, point, taken = _how_far_off(found, density_in, x, unit)
     if off < GOOD:
         return found, taken
-    effects, _ = effects_alone(found.rows, found.rows[:0])
+    effects = effects_alone(found.rows)
     own = np.concatenate([factor.own.ravel() for factor in factors_in(found.rows)])
     others = np.setdiff1d(np.arange(x.size), own)
     z = points_in_z(effects, point[None])[0]
     z[own], unit = 0.0, unit.copy()
     unit[own] = 1.0
-    whole = ScaledDensity(density_in(effects), unit, most + len(others) + 1)
-    part = density_within(whole, z / unit, others)
-    part.limit(most + len(others) + 1)
-    coupling = couple(part, z[others] / unit[others], variables[others])
+    limit = most + len(others) + 1  # with the look for neighbours
+    whole = ScaledDensity(density_in(effects), unit, limit)
+    part, begin = density_within(whole, z / unit, others), z[others] / unit[others]
+    part.limit(limit)
+    coupling = couple(part, begin, variables[others])
     part.has_looked()
-    learned = None if coupling is None else learn(part, coupling, z[others] / unit[others], variables[others])
+    learned = None if coupling is None else learn(part, coupling, begin, variables[others])
     taken += part.gradients
     if learned is None or not len(learned.rows) or part.spent >= 1.0:
         return found, taken
@@ -70,7 +77,7 @@ def given_standard_effects(
 def _put_together(found: Learned, learned: Learned, effects: np.ndarray, others: np.ndarray) -> Learned:
     """The effects that are `found` with a field that is `learned` for all `others` (k,)."""
     field = join_fields([learned.rows], [others])
-    bends = effects_alone(found.rows, field)[1]
+    bends = bends_of_effects(found.rows, field)
     scale, directions = found.scale.copy(), np.zeros((len(learned.variances), len(found.scale)))
     scale[others], directions[:, others] = learned.scale, learned.directions
     bent = bends[:, OWN].astype(np.int64)
@@ -92,14 +99,7 @@ def _how_far_off(
     if not fields:
         return FAIR, x, 0
     latents = np.concatenate([law.own for law in fields])
-    others = np.setdiff1d(np.arange(x.size), standard)
     inner, middle, _ = climb_beside(density, density_in(rows), points_in_z(rows, x[None])[0], standard)
-    rng, off = np.random.default_rng(7), []  # no random numbers of the chain
-    for _ in range(_LOOKS):
-        there = middle.copy()
-        there[standard] = rng.standard_normal(len(standard))
-        there[others] += rng.standard_normal(len(others)) * np.minimum(found.scale[others], _REACH)
-        logp, score = inner(there)
-        left = (score + there)[latents]
-        off.append(float(np.sqrt(np.mean(np.square(left)))) if np.isfinite(logp) else np.inf)
-    return float(np.median(off)), point_in_x(rows, middle), inner.gradients
+    rng = np.random.default_rng(7)  # no random numbers of the chain
+    off = how_far_off_normal(inner, middle, found.scale, rng, standard, latents[:0], latents)
+    return off, point_in_x(rows, middle), inner.gradients

@@ -430,21 +430,42 @@ def judge_law(
         if column[k] > 0.0:
             scale[k] = np.sqrt(density.unit[k] / column[k])
             hessian[place] = column[others] / density.unit[k]
-    rng, off = np.random.default_rng(6), []  # no random numbers of the chain
+    rng = np.random.default_rng(6)  # no random numbers of the chain
+    if not how_far_off_normal(inner, z, scale, rng, own, latents) < _OFF:
+        return None
+    bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), heads)
+    for bend, deviation in bends:
+        scale[bend.place] = deviation
+    return bend_rows([bend for bend, _ in bends], apart=True), scale
+
+
+def how_far_off_normal(
+    inner: ScaledDensity,
+    z: np.ndarray,
+    scale: np.ndarray,
+    rng: np.random.Generator,
+    own: np.ndarray,
+    latents: np.ndarray,
+    judged: np.ndarray | None = None,
+) -> float:
+    """How far scores of the coordinates `judged` (k,), or `own` (n,), are off those of a standard normal law,
+    in root mean square: the median of some looks around `z` (d,).
+
+    In each `own` and `latents` (m,) are standard normal, and all others are near: they move by as much as
+    their `scale` (d,), but not far.
+    """
+    judged = own if judged is None else judged
+    others = np.setdiff1d(np.arange(z.size), np.concatenate((own, latents)))
+    off = []
     for _ in range(_LOOKS):
         there = z.copy()
         there[own] = rng.standard_normal(len(own))
         there[others] += rng.standard_normal(len(others)) * np.minimum(scale[others], _REACH)
         there[latents] = rng.standard_normal(len(latents))
         logp, score = inner(there)
-        left = score[own] + there[own]
+        left = score[judged] + there[judged]
         off.append(_root_mean_square(left) if np.isfinite(logp) else np.inf)
-    if not np.median(off) < _OFF:
-        return None
-    bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), heads)
-    for bend, deviation in bends:
-        scale[bend.place] = deviation
-    return bend_rows([bend for bend, _ in bends], apart=True), scale
+    return float(np.median(off))
 
 
 def _root_mean_square(values: np.ndarray) -> float:

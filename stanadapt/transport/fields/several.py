@@ -10,6 +10,9 @@ Where the sum of several parts is observed, such as an autoregression, a walk an
 tie all latents, and one field would have a dense precision, and more heads than it may have. Then each series
 has a field too: that of its law given all other latents, which stay where they are. What is left between the
 parts hardly changes with the heads, so that the metric has it.
+
+Data may also tie the series in the columns or rows of one matrix, such as the shares of several parties. With
+more heads than one field may have, each of them has a field in the same way.
 """
 
 from __future__ import annotations
@@ -44,11 +47,17 @@ class Part(NamedTuple):
     alone: bool  # whether the heads depend on nothing outside, but for what they share with other series
 
 
+class TiedSeries(NamedTuple):
+    """A variable that is a series."""
+
+    own: np.ndarray  # (n,) its coordinates,
+    divided: list[np.ndarray]  # and those of its columns or rows if it is a matrix, else none
+
+
 class Tied(NamedTuple):
     """Series that data tie to other latents, or to each other."""
 
-    series: list[np.ndarray]  # the coordinates of each, all those of a variable
-    divided: list[list[np.ndarray]]  # of one that is a matrix those of its columns or rows, else none
+    series: list[TiedSeries]
     may_be_head: np.ndarray  # (d,) whether a coordinate may be a head
 
 
@@ -77,30 +86,36 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
     """The series among the `variables` (d,) beside which there are other latents, or more series; None if
     there are none, or if nothing may be a head of theirs, or too much.
     """
+    found = _series_among(coupling, variables, SHORTEST)
+    series = [TiedSeries(own, divide_series(coupling, own)) for own in found]
+    sizes = {len(one.divided) for one in series if one.divided}  # of a vector with a scale for each of such
     counts = np.bincount(variables)
-    of_variables = [np.flatnonzero(variables == number) for number in range(len(counts))]
-    latents = [own for own in of_variables if len(own) >= SHORTEST]
-    series = [own for own in latents if are_tied(coupling.pattern[own][:, own], SHORTEST)]
-    divided = [divide_series(coupling, own) for own in series]
-    sizes = {len(parts) for parts in divided if parts}  # of a vector that has a scale for each of such series
-    may_be_head = np.array([counts[number] < SHORTEST or counts[number] in sizes for number in variables])
-    latents = [own for own in latents if not may_be_head[own].any()]
-    if len(latents) + len(sizes) < 2 or not 0 < may_be_head.sum() <= _MOST_SMALL:
+    are_heads = (counts < SHORTEST) | np.isin(counts, [*sizes])
+    may_be_head = are_heads[variables]
+    if (
+        not series
+        or np.count_nonzero(~are_heads) + len(sizes) < 2
+        or not 0 < may_be_head.sum() <= _MOST_SMALL
+    ):
         return None
-    return Tied(series, divided, may_be_head) if series else None
+    return Tied(series, may_be_head)
 
 
 def has_series(coupling: Coupling, variables: np.ndarray) -> bool:
     """Whether one of the `variables` (d,) is a series that is long enough to have a field alone."""
+    return len(_series_among(coupling, variables, LEAST_TIED)) > 0
+
+
+def _series_among(coupling: Coupling, variables: np.ndarray, shortest: int) -> list[np.ndarray]:
+    """The coordinates of each of the `variables` (d,) that is a series which is no shorter than that."""
     of_variables = (np.flatnonzero(variables == number) for number in np.unique(variables))
-    long = [own for own in of_variables if len(own) >= LEAST_TIED]
-    return any(are_tied(coupling.pattern[own][:, own], LEAST_TIED) for own in long)
+    long = (own for own in of_variables if len(own) >= shortest)
+    return [own for own in long if are_tied(coupling.pattern[own][:, own], shortest)]
 
 
 def without_short(tied: Tied) -> Tied:
     """The series that are no shorter than one beside which there is nothing else may be."""
-    long = [k for k, own in enumerate(tied.series) if len(own) >= LEAST_TIED]
-    return tied._replace(series=[tied.series[k] for k in long], divided=[tied.divided[k] for k in long])
+    return tied._replace(series=[one for one in tied.series if len(one.own) >= LEAST_TIED])
 
 
 def cost_of_precision(density: ScaledDensity, coupling: Coupling, tied: Tied) -> tuple[int, int]:
@@ -123,7 +138,7 @@ def find_tied_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray, t
     locations = set(strengths) - set(of_heads)
     possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
     parts: list[Part] = []
-    for own, divided in zip(tied.series, tied.divided, strict=True):
+    for own, divided in tied.series:
         of_own = _strengths_in(density, coupling, x, own, possible)
         if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
             of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
