@@ -655,7 +655,7 @@ MUTATIONS = [
     # unknown errors
     Mutation(
         "transport/error_scale.py",
-        "    score[int(table[k, SCALE])] += table[k, BETA] * pull",
+        "    score[int(table[k, SCALE])] += slope * pull",
         "    score[int(table[k, SCALE])] += pull",
         unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
     ),
@@ -1215,6 +1215,54 @@ MUTATIONS = [
         "if columns.shape[1]",
         "if len(columns)",
         unit("test_transport_learning", "test_a_variable_whose_only_neighbour_is_larger_has_no_location"),
+    ),
+    Mutation(
+        "transport/error_scale.py",
+        "slope *= part / (floor + part)",
+        "slope *= part",
+        unit("test_error_scale", "test_laws_one_after_another_have_their_determinant_inverse_and_scores"),
+    ),
+    Mutation(
+        "transport/error_scale.py",
+        "or not 0.0 <= part[0, FLOOR] < 1.0",
+        "",
+        unit("test_error_scale", "test_a_part_that_is_no_share_is_refused"),
+    ),
+    Mutation(
+        "transport/fields/coefficient_widths.py",
+        "np.expm1(2.0 * power * away)",
+        "np.expm1(power * away)",
+        unit("test_coefficient_widths", "test_the_mean_of_groups_has_the_variance_of_effects_in_part"),
+    ),
+    Mutation(
+        "transport/fields/coefficient_widths.py",
+        "    if not _difference(changes, here, factors) < _BETTER * without:\n        return none\n",
+        "",
+        unit("test_coefficient_widths", "test_coefficients_whose_correlation_changes_have_no_law"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "int(k): law.power * slope_of_log(law.bounded, z[k])",
+        "int(k): law.power",
+        unit("test_coefficient_widths", "test_the_mean_of_groups_has_the_variance_of_effects_in_part"),
+    ),
+    Mutation(
+        "transport/learning.py",
+        "kept = np.concatenate((fields.moved_by(field), coordinates_of(widths)))",
+        "kept = fields.moved_by(field)",
+        unit("test_coefficient_widths", "test_later_windows_keep_it_and_move_it_no_more"),
+    ),
+    Mutation(
+        "transport/composition.py",
+        "used = np.concatenate((coordinates_of(table[~beside]), table[beside, OWN]))",
+        "used = coordinates_of(table[~beside])",
+        unit("test_coefficient_widths", "test_no_other_law_moves_latents_or_bent_heads"),
+    ),
+    Mutation(
+        "numerics/field_search.py",
+        "    return without if poor else transport",
+        "    return others if poor else transport",
+        unit("test_coefficient_widths", "test_it_goes_where_effects_are_given_up"),
     ),
     Mutation(
         "comparisons/measures.py",

@@ -21,7 +21,7 @@ from ..target import Failures, log_density_gradient, log_density_gradients
 from ..transport.composition import transport_draws
 from ..transport.effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
 from ..transport.field_table import latents_and_heads, middle_of_field, split, without_effects
-from ..transport.map_table import no_transport
+from ..transport.map_table import have_scale_of_effects, no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
@@ -42,8 +42,8 @@ FARTHEST = 3.0  # in standard deviations, for a coordinate of a point that is dr
 POOR = 2.0  # a field is given up if the divergence is larger with it by this factor,
 GOOD = 0.1  # but not if no more than this is left with it, where hardly anything could be better without
 _JUDGES = 30  # fewest draws that judge a field
-# Members that tell whether effects have partners, steps of their differences, in units, and the least entry
-# beside the diagonal.
+# Members that tell to how many others they are tied, steps of their differences, in units, and the least
+# entry beside the diagonal.
 _PROBES, _STEP, _TIE = 5, 1e-4, 1e-5
 
 
@@ -87,17 +87,17 @@ def possible_effects(variables: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.bincount(variables, minlength=1)[variables] >= LEAST_GROUPS)
 
 
-def _have_partners(
+def _are_tied_to_few(
     target: Any, x: np.ndarray, unit: np.ndarray, members: np.ndarray, variables: np.ndarray
 ) -> bool:
-    """Whether `members` are tied to a few others each, as effects are, by columns of the Hessian.
+    """Whether `members` are tied to few others each, or to none, as effects are, by columns of the Hessian.
 
     Those of crossed factors are tied to all effects of the other one, but to few of their own `variables`.
     """
     here, ahead = np.empty(x.size), np.empty(x.size)
     if not np.isfinite(log_density_gradient(target, x, here)):
         return False
-    tied, most = 0, min(LARGEST, len(members) // LEAST_GROUPS)
+    few, most = 0, min(LARGEST, len(members) // LEAST_GROUPS)
     for j in members[:: max(len(members) // _PROBES, 1)][:_PROBES]:
         moved = x.copy()
         moved[j] += _STEP * unit[j]
@@ -105,8 +105,8 @@ def _have_partners(
             column = np.abs(ahead - here)[members] * unit[members]
             is_tied = column > _TIE * column.max()
             own = np.count_nonzero(is_tied & (variables[members] == variables[j]))
-            tied += bool(1 < (own if own > 1 else np.count_nonzero(is_tied)) <= most)
-    return 2 * tied > _PROBES
+            few += bool((own if own > 1 else np.count_nonzero(is_tied)) <= most)
+    return 2 * few > _PROBES
 
 
 @np.errstate(all="ignore")
@@ -132,7 +132,7 @@ def search_field(
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
     if members is not None:
         aside = _aside(target, no_transport(), x.size)
-        if not _have_partners(aside, x, unit, members, variables):
+        if not _are_tied_to_few(aside, x, unit, members, variables):
             return None, _PROBES + 1
     from ..transport.fields import field_learning  # here, since few runs come to it
 
@@ -210,6 +210,7 @@ def without_poor_field(
     The first `before` draws are from the window before, and judge nothing.
     """
     field, others = split(transport)
+    without = others[~have_scale_of_effects(others)]
     points, scores = points[before:], scores[before:]
     if not len(field) or len(points) < _JUDGES:
         return transport
@@ -222,11 +223,11 @@ def without_poor_field(
         in_alone = transport_draws(alone, points, scores)
         with_effects = _divergence(z, score_z, low_rank=True)
         if with_effects > POOR * _divergence(*in_alone, low_rank=True):
-            field, (z, score_z) = alone, in_alone
+            field, others, (z, score_z) = alone, without, in_alone
             transport, left = np.concatenate((alone, others)), _divergence(z, score_z, low_rank=False)
     most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
     poor = left > most and _divergence(z, score_z, low_rank=True) > most
-    return others if poor else transport
+    return without if poor else transport
 
 
 def _divergence(points: np.ndarray, scores: np.ndarray, low_rank: bool) -> float:

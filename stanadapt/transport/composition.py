@@ -49,6 +49,7 @@ from .map_table import (
     WEIGHTS,
     are_coordinates,
     depends,
+    have_scale_of_effects,
 )
 
 # In the order in which a map has their rows; exact ridges are after groups.
@@ -454,7 +455,9 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d):
         return False
-    if len(latents) and np.isin(coordinates_of(table), field_table.moved_by(latents)).any():
+    beside = have_scale_of_effects(table)
+    used = np.concatenate((coordinates_of(table[~beside]), table[beside, OWN]))
+    if len(latents) and np.isin(used, field_table.moved_by(latents)).any():
         return False
     ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
     again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])

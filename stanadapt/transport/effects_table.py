@@ -67,6 +67,11 @@ def log_of_scales(bounded: bool | np.ndarray, u: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(bounded, -np.logaddexp(0.0, -u), u))
 
 
+def slope_of_log(bounded: bool, u: float) -> float:
+    """The derivative of `log_of_scales` at `u`."""
+    return float(1.0 / (1.0 + np.exp(u))) if bounded else 1.0
+
+
 def root_at(log_scales: np.ndarray, angles: np.ndarray) -> np.ndarray:
     """C (K, K) from log scales (K,) and the numbers whose tanh is t, (K (K - 1) / 2,), or (0,) for none."""
     k, at = len(log_scales), 0

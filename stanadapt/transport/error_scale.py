@@ -11,7 +11,14 @@ makes z and v independent. b is 1 for a log scale, 1/2 for a log variance, -1/2 
 between these and 0 where a prior bounds x_i, too. If v varies much, group.py has the laws: a threshold
 belongs to them.
 
-The log determinant is the sum of b (v - m). A gradient costs one exponential for all coordinates that share v
+The variance of a mean of effects has one part that is proportional to theirs, and one that is not. With the
+log scale v of effects, and the share f of the latter where v is m, the factor is
+
+    e^g = (f + (1 - f) e^(2 b (v - m)))^½.
+
+fields/coefficient_widths.py finds these laws. Those that are learned here have f = 0, so that g is b (v - m).
+
+The log determinant is the sum of g. A gradient costs one exponential for all coordinates that share v
 and b.
 
 Learning takes only scores, which are exact where draws are random. If x is normal given v, then with a
@@ -36,10 +43,12 @@ from ..kinds import Integer, Real
 from .grouping.detection import scale_candidates
 from .grouping.regressions import orthonormalise
 from .map_table import (
+    APART,
     BETA,
     CENTER,
     COLUMNS,
     ERROR_SCALE,
+    FLOOR,
     KIND,
     OWN,
     REFERENCE,
@@ -65,6 +74,7 @@ WIDEST = 0.5  # largest standard deviation of b v: an error has three degrees of
 MOST_SCALES, MOST = 16, 2  # scales that are tried, and with a linear part of f, which takes long
 _POWERS = 4  # of v in f, with the constant
 _SPARE = 15  # a regression needs so many draws more than it has terms
+_SHARED = [SCALE, APART, BETA, REFERENCE, FLOOR]  # columns in which the rows of a law are the same
 
 
 @kernel(ordered=True, counted=False, late=True)
@@ -73,7 +83,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> tuple[Real, Inte
 
     Returns log |dx/dz| and the row after its last.
     """
-    grown, after = _growth(table, k, x)
+    grown, _, after = _growth(table, k, x)
     factor = np.exp(grown)
     log_det += table[k, ROWS] * grown
     while k < after:
@@ -86,7 +96,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> tuple[Real, Inte
 @kernel(ordered=True, counted=False, late=True)
 def into_z(table: Any, k: Any, x: Any, z: Any) -> Integer:
     """Write z(x) of the block that begins at row `k`. Returns the row after its last."""
-    grown, after = _growth(table, k, x)
+    grown, _, after = _growth(table, k, x)
     factor = np.exp(-grown)
     while k < after:
         i, center = int(table[k, OWN]), table[k, CENTER]
@@ -102,13 +112,13 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Integer:
     Returns its first row.
     """
     k = first_row(table, end)
-    grown, _ = _growth(table, k, x)
+    grown, slope, _ = _growth(table, k, x)
     factor, pull = np.exp(grown), table[k, ROWS]
     for row in range(k, end):
         i = int(table[row, OWN])
         pull += score[i] * (x[i] - table[row, CENTER])
         score[i] *= factor
-    score[int(table[k, SCALE])] += table[k, BETA] * pull
+    score[int(table[k, SCALE])] += slope * pull
     return k
 
 
@@ -118,21 +128,27 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Integer:
 
     Returns the row after its last.
     """
-    grown, after = _growth(table, k, x)
+    grown, slope, after = _growth(table, k, x)
     factor, pull = np.exp(-grown), table[k, ROWS]
     for row in range(k, after):
         i = int(table[row, OWN])
         score[i] *= factor
         pull += score[i] * (x[i] - table[row, CENTER])
-    score[int(table[k, SCALE])] -= table[k, BETA] * pull
+    score[int(table[k, SCALE])] -= slope * pull
     return after
 
 
 @kernel(ordered=True, counted=False)
 def _growth(table: Any, k: Any, x: Any) -> Any:
-    """b (v - m) of the block that begins at row `k`, and the row after its last."""
+    """g of the block that begins at row `k`, its derivative by v, and the row after its last."""
     first = table[k]
-    return first[BETA] * (x[int(first[SCALE])] - first[REFERENCE]), k + int(first[ROWS])
+    slope, floor, after = first[BETA], first[FLOOR], k + int(first[ROWS])
+    grown = slope * (x[int(first[SCALE])] - first[REFERENCE])
+    if floor > 0.0:
+        part = (1.0 - floor) * np.exp(2.0 * grown)
+        grown = 0.5 * np.log(floor + part)
+        slope *= part / (floor + part)
+    return grown, slope, after
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -145,18 +161,19 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
         part = rows[k : k + length]
         if length == 0 or len(part) < length or np.any(part[1:, ROWS] > 0.0):
             return False
-        if np.any(part[:, [SCALE, BETA, REFERENCE]] != part[0, [SCALE, BETA, REFERENCE]]):
+        if np.any(part[:, _SHARED] != part[0, _SHARED]) or not 0.0 <= part[0, FLOOR] < 1.0:
             return False
         k += length
     return True
 
 
 class ErrorScale(NamedTuple):
-    """Coordinates with the scale e^(b v)."""
+    """Coordinates with the scale e^g."""
 
     scale: int  # v
     slope: float  # b
     members: np.ndarray  # (m,) int64
+    floor: float = 0.0  # f
 
 
 def learn(rows: np.ndarray, training: Training) -> np.ndarray:
@@ -316,7 +333,8 @@ def error_scales_of(rows: np.ndarray) -> list[ErrorScale]:
     found = []
     for k in np.flatnonzero(rows[:, ROWS] > 0.0):
         part = rows[k : k + int(rows[k, ROWS])]
-        found.append(ErrorScale(int(part[0, SCALE]), float(part[0, BETA]), part[:, OWN].astype(np.int64)))
+        scale, slope, floor = int(part[0, SCALE]), float(part[0, BETA]), float(part[0, FLOOR])
+        found.append(ErrorScale(scale, slope, part[:, OWN].astype(np.int64), floor))
     return found
 
 
@@ -327,6 +345,7 @@ def error_scale_rows(laws: list[ErrorScale], points: np.ndarray) -> np.ndarray:
         rows = np.zeros((len(law.members), COLUMNS))
         rows[:, KIND], rows[:, OWN], rows[0, ROWS] = ERROR_SCALE, law.members, len(rows)
         rows[:, SCALE], rows[:, SECOND], rows[:, BETA] = law.scale, -1, law.slope
+        rows[:, FLOOR] = law.floor
         rows[:, REFERENCE] = points[:, law.scale].mean()
         rows[:, CENTER] = points[:, law.members].mean(axis=0)
         tables.append(rows)

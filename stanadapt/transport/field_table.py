@@ -53,9 +53,9 @@ def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a map that hold its fields, with their innovations, its effects or weights, and the bends
     of their heads; and the others. There are none of the first if it has none of these laws.
     """
-    end = len(table) - len(_parts(table).bends)
-    while 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
-        end += 1
+    parts = _parts(table)
+    fields = *parts.innovations, parts.effects, parts.weights, *parts.latents, *parts.heads
+    end = sum(map(len, fields)) + len(parts.bends)
     return table[:end], table[end:]
 
 
@@ -83,7 +83,7 @@ class _Parts(NamedTuple):
     weights: np.ndarray
     latents: list[np.ndarray]  # of each field of latents,
     heads: list[np.ndarray]  # and of heads
-    bends: np.ndarray  # of heads, and all rows that come after them
+    bends: np.ndarray  # of heads
 
 
 def _parts(rows: np.ndarray) -> _Parts:
@@ -96,7 +96,9 @@ def _parts(rows: np.ndarray) -> _Parts:
     latents = _fields(left)
     left = left[sum(map(len, latents)) :]
     heads = _fields(left)
-    return _Parts(innovations, effects, weights, latents, heads, left[sum(map(len, heads)) :])
+    left = left[sum(map(len, heads)) :]
+    is_bend = (left[:, KIND] == BEND) & (left[:, APART] == 1.0)
+    return _Parts(innovations, effects, weights, latents, heads, left[: int(np.argmin([*is_bend, False]))])
 
 
 def innovations_of(rows: np.ndarray) -> np.ndarray:
@@ -158,8 +160,9 @@ def latents_and_heads(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         law = weights_table.weights_of(rows)
         return law.own, law.heads
     laws: list[Effects | Field] = [*factors_in(rows), *fields_of(rows)[0]]
-    heads = np.unique(np.concatenate([law.heads for law in laws]))
-    return np.concatenate([law.own.ravel() for law in laws]), heads
+    none = np.zeros(0, np.int64)
+    heads = np.unique(np.concatenate([none, *(law.heads for law in laws)]))
+    return np.concatenate([none, *(law.own.ravel() for law in laws)]), heads
 
 
 def middle_of_field(rows: np.ndarray, d: int) -> np.ndarray:

@@ -47,6 +47,7 @@ from .map_table import (
     SCALE,
     SECOND,
     depends,
+    have_scale_of_effects,
     is_of_group,
     no_transport,
     scales_of_groups,
@@ -194,13 +195,20 @@ def _learn_beside_field(
     new: bool,
     refused: set[int],
 ) -> np.ndarray:
-    """The next map where there is a field: laws for the other coordinates, in draws in which it is undone."""
+    """The next map where there is a field: laws for the other coordinates, in draws in which it is undone.
+
+    Coefficients with the scale of effects, and these scales, keep what they have.
+    """
     z, score_z = transport_draws(field, points, scores)
-    others = np.setdiff1d(np.arange(points.shape[1]), fields.moved_by(field))
-    own = z[:, others], score_z[:, others], variables[others], before
+    own = have_scale_of_effects(table)
+    widths, table = table[own], table[~own]
+    kept = np.concatenate((fields.moved_by(field), coordinates_of(widths)))
+    others = np.setdiff1d(np.arange(points.shape[1]), kept)
+    seen = z[:, others], score_z[:, others], variables[others], before
     rows = _renumber(table, others, into=True)
-    learned = learn_transport(rows, *own, new=new, refused=refused)
-    return np.concatenate((field, _renumber(learned, others, into=False)))
+    learned = _renumber(learn_transport(rows, *seen, new=new, refused=refused), others, into=False)
+    outer = depends(learned) & (learned[:, KIND] != ERROR_SCALE)
+    return np.concatenate((field, learned[~outer], widths, learned[outer]))
 
 
 def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarray:

@@ -9,7 +9,8 @@ first of them holds their number:
                   ROWS             number of rows of the group, on its first row, else 0
     i             OWN              the coordinate
     u, u', p      SCALE, SECOND, LOCATION       coordinates too, -1 for none
-                  APART            1 in a group with a location for each row, or a bend of a field
+                  APART            1 in a group with a location for each row; and in what belongs to the first
+                                   rows: bends of their heads, and coordinates with the scale of effects
     beta, beta'   BETA, BETA_2
     a             REFERENCE, THRESHOLD          r, which the group shares, and e^(2 (a_i - r))
     o             UNIT             and LOG_UNITS: the sum of log o_i of the group, on its first row
@@ -18,7 +19,8 @@ first of them holds their number:
     q, v, b       PART, PART_SCALE, PART_BETA   of a location that is not centred itself: p + e^(b v) x_q
     v, m          SECOND, ERROR_MIDDLE   of an unknown error; beta' then has the other sign than beta
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
-    c, v, b, m    CENTER, SCALE, BETA, REFERENCE    of coordinates with the scale of errors
+    c, v, b, m    CENTER, SCALE, BETA, REFERENCE    of coordinates with the scale of errors,
+    f             FLOOR            and in the column of SLOPE
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
     sigma, l      SIDE, REACH      of a bend, in the columns of BETA and THRESHOLD
     a, b          PARENT_A, PARENT_B       of a term of a ridge, in the columns of SCALE and SECOND
@@ -50,6 +52,7 @@ PART, PART_SCALE, PART_BETA = range(16, COLUMNS)
 CENTER, RATE = DATA, UNIT
 ERROR_MIDDLE = PART_BETA  # a group with an error has no parts
 KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, THRESHOLD
+FLOOR = SLOPE
 PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, SLOPE
 # Of a field.
 N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)
@@ -103,6 +106,11 @@ def is_of_group(table: np.ndarray) -> np.ndarray:
 def without_error_scales(table: np.ndarray) -> np.ndarray:
     """The rows of a map without those of scales of errors."""
     return np.asarray(table[table[:, KIND] != ERROR_SCALE])
+
+
+def have_scale_of_effects(table: np.ndarray) -> np.ndarray:
+    """Which rows (r,) move coefficients whose widths change with the scales of effects, in the first rows."""
+    return np.asarray((table[:, KIND] == ERROR_SCALE) & (table[:, APART] == 1.0))
 
 
 def scales_of_groups(table: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from stanadapt.transport.grouping.groups import (
     pull_draws,
     same_law,
 )
-from stanadapt.transport.map_table import COLUMNS, OWN, SCALE
+from stanadapt.transport.map_table import COLUMNS, FLOOR, OWN, SCALE
 from stanadapt.transport.training import Training
 
 NONE = np.empty((0, COLUMNS))
@@ -134,13 +134,16 @@ def maps() -> dict[str, np.ndarray]:
     points = np.random.default_rng(8).normal(size=(50, 8))
     laws = [ErrorScale(7, 1.0, np.array([0, 1, 2, 3])), ErrorScale(7, -0.5, np.array([4]))]
     scaled = error_scale_rows(laws, points)
+    in_part = error_scale_rows([law._replace(floor=0.3) for law in laws], points)
     one = group_rows([GROUP], points)
     bends = bend.bend_rows([bend.Bend(0, 0.1, 0.5, 0.7, -1.0, 4.0), bend.Bend(7, 0.2, 0.3, 0.5, 1.0, np.inf)])
     return {
         "alone": scaled,
+        "in part": in_part,
         "with bends": np.concatenate((bends, scaled)),
         "before a group": np.concatenate((scaled, one)),
         "between bends and a group": np.concatenate((bends, scaled, one)),
+        "in part, between bends and a group": np.concatenate((bends, in_part, one)),
         "a group with an error": group_rows([WITH_ERROR[0]], points),
         "a group that is not centred, with an error": np.concatenate(
             (bends, group_rows(WITH_ERROR[1:], points))
@@ -190,6 +193,14 @@ def test_what_is_no_map_is_refused(name: str) -> None:
     assert not composition.is_map(own_scale, 8)
     assert not composition.is_map(rows[::-1], 8)
     assert not composition.is_map(np.concatenate((rows, rows)), 8)
+
+
+@pytest.mark.parametrize("floor", [-0.1, 1.0, np.nan])
+def test_a_part_that_is_no_share_is_refused(floor: float) -> None:
+    rows = maps()["in part"]
+    assert [law.floor for law in error_scales_of(rows)] == [0.3, 0.3]
+    rows[-1, FLOOR] = floor
+    assert not composition.is_map(rows, 8)
 
 
 @pytest.mark.parametrize("one", WITH_ERROR, ids=["centred", "not centred"])

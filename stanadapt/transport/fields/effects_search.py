@@ -29,9 +29,11 @@ from ..effects_table import (
     Effects,
     effects_rows,
     log_of_scales,
+    slope_of_log,
 )
 from ..field_table import latents_and_heads, moved_beside_latents
 from ..map_table import no_transport
+from .coefficient_widths import ScaleOfEffects, coefficient_widths
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, blocks_at_all, fit_effects
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity, axes, two_columns
 from .scale_bends import MOST_TO_MODE, climb, scale_bends
@@ -93,7 +95,7 @@ def find_effects(
     those of effects. The law of effects is then given the latents of the field.
     """
     field = no_transport() if beside is None else beside
-    latents = latents_and_heads(field)[0] if len(field) else np.zeros(0, np.int64)
+    latents = latents_and_heads(field)[0]
     own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS, latents)
     if not own:
         return None
@@ -386,22 +388,32 @@ def _judge(
     field: np.ndarray,
     standard: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rows of the law, with bends of the scales, and the scales (d,) of all coordinates, if the law makes
-    effects standard normal; the arguments are those of `judge_law`.
+    """The rows of the law, with bends of the scales and widths of coefficients, and the scales (d,) of all
+    coordinates, if the law makes effects standard normal; the arguments are those of `judge_law`.
 
     The coordinates `standard` (m,) are effects, and latents of a `field` that is in the map already.
     """
     own = np.concatenate([law.own.ravel() for law in laws])
     moved = moved_beside_latents(field)
-    heads = {int(k) for law in laws for k in law.heads[: law.own.shape[1]] if k not in moved}
-    judged = judge_law(density, inner, z, top, own, sorted(heads), latents=np.setdiff1d(standard, own))
+    scales = {
+        int(k): law.power * slope_of_log(law.bounded, z[k])
+        for law in laws
+        for k in law.heads[: law.own.shape[1]]
+        if k not in moved
+    }
+    judged = judge_law(density, inner, z, top, own, sorted(scales), latents=np.setdiff1d(standard, own))
     if judged is None:
         return None
-    bends, scale = judged
+    bends, scale, hessian = judged
+    others = np.setdiff1d(np.arange(z.size), standard)
+    heads = np.concatenate([*(law.heads for law in laws), moved, latents_and_heads(field)[1]])
+    coefficients = np.setdiff1d(others, heads)
+    of_effects = [ScaleOfEffects(*one) for one in sorted(scales.items())]
+    widths = coefficient_widths(inner, z, density.unit, hessian, others, coefficients, of_effects)
     gradients = density.gradients + inner.gradients
     x = point_in_x(field, z)
     rows = effects_rows([law._replace(middle=x[law.heads]) for law in laws], gradients)
-    return np.concatenate((rows, field, bends)), scale
+    return np.concatenate((rows, field, bends, widths)), scale
 
 
 def judge_law(
@@ -413,9 +425,10 @@ def judge_law(
     heads: Sequence[int],
     *,
     latents: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rows of the bends of `heads`, log scales, and the scales (d,) of all coordinates, if a law makes
-    the coordinates `own` (n,) standard normal; else None.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """The rows of the bends of `heads`, log scales, the scales (d,) of all coordinates, and the negative
+    Hessian (k, k) of those that have no law, if this one makes the coordinates `own` (n,) standard normal;
+    else None.
 
     `inner` is the density in the coordinates of the law, and has its mode with `own` at 0, `top`, at `z`.
     `latents` (m,) have a law of their own there, and are at 0, too.
@@ -433,10 +446,11 @@ def judge_law(
     rng = np.random.default_rng(6)  # no random numbers of the chain
     if not how_far_off_normal(inner, z, scale, rng, own, latents) < _OFF:
         return None
-    bends = scale_bends(inner, z, top, others, 0.5 * (hessian + hessian.T), heads)
+    hessian = 0.5 * (hessian + hessian.T)
+    bends = scale_bends(inner, z, top, others, hessian, heads)
     for bend, deviation in bends:
         scale[bend.place] = deviation
-    return bend_rows([bend for bend, _ in bends], apart=True), scale
+    return bend_rows([bend for bend, _ in bends], apart=True), scale, hessian
 
 
 def how_far_off_normal(

@@ -110,7 +110,7 @@ def _judge(
     if judged is None:
         return None
     curves = [curve._replace(middle=float(middle[curve.head])) for curve in law.curves]
-    bends, scale = judged
+    bends, scale, _ = judged
     return np.concatenate((weights_rows(law._replace(curves=curves), density.gradients), bends)), scale
 
 
