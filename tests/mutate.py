@@ -1065,6 +1065,15 @@ MUTATIONS = [
         unit("test_tied_series", "test_the_scale_of_first_terms_is_a_head_where_there_is_no_mode_without_it"),
     ),
     Mutation(
+        "transport/fields/field_learning.py",
+        "variables, of_one, whole=tied is None)",
+        "variables, of_one)",
+        unit(
+            "test_fields_given_effects",
+            "test_scales_of_few_latents_are_no_heads_where_series_may_have_a_law_each",
+        ),
+    ),
+    Mutation(
         "transport/fields/beside_effects.py",
         "return again if off_again < off else found, taken + more",
         "return again, taken + more",

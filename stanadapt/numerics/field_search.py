@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LEAST_SIZE = 9  # a head and eight latents; fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
-LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
+LONG = 5.0  # a search pays if a trajectory takes at least so many gradients,
 SHARE = 2.0  # and if the look for neighbours takes at most this multiple of those that the chain has taken
 SHARE_AGAIN = 2.0  # and, after one in vain, if that took at most this multiple of those of the last window
 DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so many draws take without a field
@@ -223,7 +223,7 @@ def without_poor_field(
         in_alone = transport_draws(alone, points, scores)
         with_effects = _divergence(z, score_z, low_rank=True)
         if with_effects > POOR * _divergence(*in_alone, low_rank=True):
-            field, others, (z, score_z) = alone, without, in_alone
+            field, (z, score_z) = alone, in_alone
             transport, left = np.concatenate((alone, others)), _divergence(z, score_z, low_rank=False)
     most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
     poor = left > most and _divergence(z, score_z, low_rank=True) > most

@@ -30,7 +30,7 @@ from stanadapt.transport.field_table import (
 )
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.innovation_search import find_innovations
-from stanadapt.transport.map_table import ROWS, have_scale_of_effects
+from stanadapt.transport.map_table import ROWS
 from stanadapt.transport.weights_table import weights_rows
 
 TIMES, GROUPS, N = 24, 9, 240
@@ -123,7 +123,7 @@ def test_both_are_found(series_centred: bool, effects_centred: bool) -> None:
     assert (told["field_role"] == 1).sum() == 2 * GROUPS + TIMES
     middle = middle_of_field(rows, len(names))
     assert not middle[latents].any()
-    assert have_scale_of_effects(split(rows)[1]).all()
+    assert [len(part) for part in split(rows)] == [len(rows), 0]
 
 
 @pytest.mark.parametrize("likelihood", [NORMAL, COUNTS], ids=["normal", "counts"])

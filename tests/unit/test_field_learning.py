@@ -694,9 +694,9 @@ def test_a_field_is_looked_for_where_other_laws_move_coordinates() -> None:
     """A process of 11 points may get the law of a hierarchy first, which makes trajectories shorter."""
     row = np.zeros((1, COLUMNS))
     row[0, KIND] = NOT_CENTRED
-    assert seeks_field(13, row, 0, 0.0, 30, 9.0)
-    assert not seeks_field(13, row, 0, 0.0, 30, 7.0)
-    assert not seeks_field(8, row, 0, 0.0, 30, 9.0)
+    assert seeks_field(13, row, 0, 0.0, 30, 6.0)
+    assert not seeks_field(13, row, 0, 0.0, 30, 4.0)
+    assert not seeks_field(8, row, 0, 0.0, 30, 6.0)
 
 
 def test_the_look_for_neighbours_leaves_a_search_all_its_gradients() -> None:

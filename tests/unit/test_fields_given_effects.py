@@ -23,9 +23,8 @@ from stanadapt.transport.field_table import (
     split,
     without_effects,
 )
-from stanadapt.transport.fields import beside_effects
+from stanadapt.transport.fields import beside_effects, field_learning
 from stanadapt.transport.fields.field_learning import learn_field
-from stanadapt.transport.map_table import have_scale_of_effects
 
 SHORT, LONG = 30, 60  # walks
 EACH = 3  # groups of a time, each with two observations
@@ -84,7 +83,7 @@ def check(rows: np.ndarray, times: int, heads: set[str]) -> None:
     assert {names[i].partition(".")[0] for i in law.own} - {"a"} == {"h"}  # the intercept moves no curvature
     assert {names[i] for i in law.heads} == heads
     assert composition.is_map(rows, len(names))
-    assert have_scale_of_effects(split(rows)[1]).all()
+    assert [len(part) for part in split(rows)] == [len(rows), 0]
 
 
 def test_the_law_of_a_walk_depends_on_the_scale_of_effects_that_follow_it() -> None:
@@ -126,6 +125,35 @@ def test_bends_of_effects_stay_where_no_field_has_their_heads() -> None:
     assert len(factors_in(effects)) == 1
     assert not fields_of(effects)[0]
     bend = bend_rows([Bend(scale, 0.1, 2.0, 0.5, -1.0, 1.0)], apart=True)
-    bent = np.concatenate((split(first)[0], bend))
+    bent = np.concatenate((first, bend))
     np.testing.assert_array_equal(bends_of_effects(bent, without_effects(first)), bend)
     assert not len(bends_of_effects(bent, without_effects(again)))
+
+
+FEW = """
+data { int T; int J; int N; array[N] int t; array[N] int g; array[N] int y; }
+parameters { real a; real log_h; real log_b; vector[T] h; vector[J] b; }
+model {
+  a ~ normal(0, 2); log_h ~ std_normal(); log_b ~ std_normal();
+  h[1] ~ normal(0, exp(log_h)); h[2:T] ~ normal(h[1:(T - 1)], exp(log_h));
+  b ~ normal(0, exp(log_b));
+  y ~ poisson_log(a + h[t] + b[g]);
+}
+"""
+
+
+def test_scales_of_few_latents_are_no_heads_where_series_may_have_a_law_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A joint field whose head is the scale of ten effects is no better than the effects with their law."""
+    monkeypatch.setattr(field_learning, "find_place", lambda *_, **__: None)
+    monkeypatch.setattr(field_learning, "_with_scales_of_few", lambda *_: pytest.fail("scales are tried"))
+    rng = np.random.default_rng(4)
+    t, g = rng.integers(50, size=150), rng.integers(10, size=150)
+    h, b = np.cumsum(0.4 * rng.normal(size=50)), 0.5 * rng.normal(size=10)
+    data = {"T": 50, "J": 10, "N": 150, "t": t + 1, "g": g + 1, "y": rng.poisson(np.exp(h[t] + b[g]))}
+    density = ProgramDensity(FEW, {name: np.asarray(value).tolist() for name, value in data.items()})
+    variables = variable_groups(list(density.model.unconstrained_names()))
+    x = np.concatenate(([0.0, np.log(0.4), np.log(0.5)], h, b))
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
+    assert learned is None

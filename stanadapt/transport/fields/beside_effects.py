@@ -23,10 +23,8 @@ from ..field_table import (
     fields_of,
     join_fields,
     latents_and_heads,
-    moved_by,
-    split,
 )
-from ..map_table import OWN, SCALE
+from ..map_table import OWN
 from .effects_search import climb_beside, how_far_off_normal, point_in_x
 from .learned_law import Learned
 from .probes import Coupling, Evaluate, ScaledDensity, couple
@@ -79,14 +77,12 @@ def given_standard_effects(
 def _put_together(found: Learned, learned: Learned, effects: np.ndarray, others: np.ndarray) -> Learned:
     """The effects that are `found` with a field that is `learned` for all `others` (k,)."""
     field = join_fields([learned.rows], [others])
-    heads = latents_and_heads(field)[1]
-    bends, widths = bends_of_effects(found.rows, field), split(found.rows)[1]
-    widths = widths[~np.isin(widths[:, [OWN, SCALE]], np.concatenate((moved_by(field), heads))).any(axis=1)]
+    bends = bends_of_effects(found.rows, field)
     scale, directions = found.scale.copy(), np.zeros((len(learned.variances), len(found.scale)))
     scale[others], directions[:, others] = learned.scale, learned.directions
     bent = bends[:, OWN].astype(np.int64)
     scale[bent] = found.scale[bent]
-    return Learned(np.concatenate((effects, field, bends, widths)), scale, directions, learned.variances)
+    return Learned(np.concatenate((effects, field, bends)), scale, directions, learned.variances)
 
 
 def _how_far_off(

@@ -391,7 +391,8 @@ def _judge(
     """The rows of the law, with bends of the scales and widths of coefficients, and the scales (d,) of all
     coordinates, if the law makes effects standard normal; the arguments are those of `judge_law`.
 
-    The coordinates `standard` (m,) are effects, and latents of a `field` that is in the map already.
+    The coordinates `standard` (m,) are effects, and latents of a `field` that is in the map already. It does
+    not know coefficients, which compete with the level of a series. So their widths are left as they are.
     """
     own = np.concatenate([law.own.ravel() for law in laws])
     moved = moved_beside_latents(field)
@@ -405,11 +406,12 @@ def _judge(
     if judged is None:
         return None
     bends, scale, hessian = judged
-    others = np.setdiff1d(np.arange(z.size), standard)
-    heads = np.concatenate([*(law.heads for law in laws), moved, latents_and_heads(field)[1]])
-    coefficients = np.setdiff1d(others, heads)
-    of_effects = [ScaleOfEffects(*one) for one in sorted(scales.items())]
-    widths = coefficient_widths(inner, z, density.unit, hessian, others, coefficients, of_effects)
+    widths = no_transport()
+    if not len(field):
+        others = np.setdiff1d(np.arange(z.size), own)
+        coefficients = np.setdiff1d(others, np.concatenate([law.heads for law in laws]))
+        of_effects = [ScaleOfEffects(*one) for one in sorted(scales.items())]
+        widths = coefficient_widths(inner, z, density.unit, hessian, others, coefficients, of_effects)
     gradients = density.gradients + inner.gradients
     x = point_in_x(field, z)
     rows = effects_rows([law._replace(middle=x[law.heads]) for law in laws], gradients)

@@ -168,10 +168,11 @@ def _learn_all(
     def of_one(coupling: Coupling, x: np.ndarray) -> _Known | None:
         return _find_precision(density, x, coupling, variables, most_dense)
 
-    def learn_one() -> Learned | None:
-        return _learn(density, coupling, x, variables, of_one)
-
     tied = series_beside_others(coupling, variables)
+
+    def learn_one() -> Learned | None:
+        return _learn(density, coupling, x, variables, of_one, whole=tied is None)
+
     if tied is None:
         return learn_one()
 
@@ -248,7 +249,7 @@ def _learn_part(part: Part, x: np.ndarray, variables: np.ndarray, most: float) -
 
     part.density.limit(most)
     try:
-        found = _learn(part.density, part.coupling, x, variables, find, alone=part.alone)
+        found = _learn(part.density, part.coupling, x, variables, find, alone=part.alone, whole=False)
     except (np.linalg.LinAlgError, ValueError):  # after an overflow
         return None
     return None if part.density.spent >= 1.0 else found
@@ -262,10 +263,12 @@ def _learn(
     find: Callable[[Coupling, np.ndarray], _Known | None],
     *,
     alone: bool = True,
+    whole: bool = True,
 ) -> Learned | None:
     """The field around `x` (d,), in units, whose precision `find` finds.
 
-    Its heads may depend on others, if they are not `alone`, which their own law does not know.
+    Its heads may depend on others, if they are not `alone`, which their own law does not know. If latents may
+    also have several laws, or are not the `whole` of what has one, scales of few of them are no heads.
     """
     for _ in range(MOST_LOOKS):
         coupling = couple(density, x, variables) if coupling is None else coupling
@@ -281,7 +284,7 @@ def _learn(
             if place is None and len(possible) > len(precision.heads):
                 precision = Precision(density, precision.coupling, possible)
                 place = find_place(precision, x)
-            if place is None and not precision.dense:
+            if place is None and whole and not precision.dense:
                 others = _with_scales_of_few(density, x, precision.coupling, variables, possible)
                 given = Precision(density, precision.coupling, others)
                 if len(np.setdiff1d(others, possible)) and given.cost <= LARGEST_COST[len(others)]:
