@@ -1165,7 +1165,7 @@ MUTATIONS = [
         ),
     ),
     Mutation(
-        "transport/fields/scale_bends.py",
+        "transport/fields/head_bends.py",
         "points.append((float(there[others[a]]), height - top))",
         "points.append((float(there[others[a]]), top - height))",
         unit("test_correlated_effects", "test_scales_with_a_long_tail_get_a_bend"),
@@ -1248,6 +1248,12 @@ MUTATIONS = [
         "    if not _difference(changes, here, factors) < _BETTER * without:\n        return none\n",
         "",
         unit("test_coefficient_widths", "test_coefficients_whose_correlation_changes_have_no_law"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "judge_law(density, inner, z, top, own, heads, latents",
+        "judge_law(density, inner, z, top, own, heads[:0], latents",
+        unit("test_correlated_effects", "test_a_correlation_that_may_be_near_one_gets_a_bend"),
     ),
     Mutation(
         "transport/fields/effects_search.py",

@@ -26,6 +26,7 @@ from stanadapt.transport.effects_table import (
 from stanadapt.transport.field_table import (
     bends_of_heads,
     describe,
+    effects_alone,
     factors_in,
     fields_of,
     moved_by,
@@ -349,7 +350,7 @@ def test_scales_with_a_long_tail_get_a_bend() -> None:
     bend, z, score = bends[1], np.zeros(len(names)), np.empty(len(names))
     z[law.heads] = law.middle
     left = []
-    for map_rows, ends in ((rows, (-4.0, 3.0)), (rows[: -len(bends)], (-20.0, 3.0))):
+    for map_rows, ends in ((rows, (-4.0, 3.0)), (effects_alone(rows), (-20.0, 3.0))):
         density, at, scores = in_maps(ProgramDensity(model.program, data))(map_rows), [], []
         for u in np.linspace(*ends, 30):
             z[bend.place] = bend.knot + u * bend.width
@@ -359,6 +360,14 @@ def test_scales_with_a_long_tail_get_a_bend() -> None:
         left.append(1.0 - np.corrcoef(at, scores)[0, 1] ** 2)
     assert left[0] < 0.1
     assert left[1] > 0.3
+
+
+@pytest.mark.parametrize("name", ["days_centred", "days"])
+def test_a_correlation_that_may_be_near_one_gets_a_bend(name: str) -> None:
+    rows, _, names = find(MODELS[name].program, MODELS[name].data(18))
+    sides = {names[bend.place]: bend.side for bend in bends_of(bends_of_heads(rows))}
+    assert sides == {"sigma.1": -1.0, "sigma.2": -1.0, "L.1": 1.0}
+    assert composition.is_map(rows, len(names))
 
 
 def test_what_has_no_common_scale_is_not_turned() -> None:

@@ -14,7 +14,7 @@ effects_fit.py finds the numbers of the law then.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -35,8 +35,8 @@ from ..field_table import latents_and_heads, moved_beside_latents
 from ..map_table import no_transport
 from .coefficient_widths import ScaleOfEffects, coefficient_widths
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, blocks_at_all, fit_effects
+from .head_bends import MOST_TO_MODE, climb, head_bends
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity, axes, two_columns
-from .scale_bends import MOST_TO_MODE, climb, scale_bends
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
 # Another variable may be a latent field if it has more entries than this share of the groups, and than these.
@@ -388,28 +388,27 @@ def _judge(
     field: np.ndarray,
     standard: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rows of the law, with bends of the scales and widths of coefficients, and the scales (d,) of all
+    """The rows of the law, with bends of its heads and widths of coefficients, and the scales (d,) of all
     coordinates, if the law makes effects standard normal; the arguments are those of `judge_law`.
 
     The coordinates `standard` (m,) are effects, and latents of a `field` that is in the map already. It does
     not know coefficients, which compete with the level of a series. So their widths are left as they are.
     """
     own = np.concatenate([law.own.ravel() for law in laws])
-    moved = moved_beside_latents(field)
-    scales = {
-        int(k): law.power * slope_of_log(law.bounded, z[k])
-        for law in laws
-        for k in law.heads[: law.own.shape[1]]
-        if k not in moved
-    }
-    judged = judge_law(density, inner, z, top, own, sorted(scales), latents=np.setdiff1d(standard, own))
+    heads = np.setdiff1d(np.concatenate([law.heads for law in laws]), moved_beside_latents(field))
+    judged = judge_law(density, inner, z, top, own, heads, latents=np.setdiff1d(standard, own))
     if judged is None:
         return None
     bends, scale, hessian = judged
     widths = no_transport()
     if not len(field):
         others = np.setdiff1d(np.arange(z.size), own)
-        coefficients = np.setdiff1d(others, np.concatenate([law.heads for law in laws]))
+        coefficients = np.setdiff1d(others, heads)
+        scales = {
+            int(k): law.power * slope_of_log(law.bounded, z[k])
+            for law in laws
+            for k in law.heads[: law.own.shape[1]]
+        }
         of_effects = [ScaleOfEffects(*one) for one in sorted(scales.items())]
         widths = coefficient_widths(inner, z, density.unit, hessian, others, coefficients, of_effects)
     gradients = density.gradients + inner.gradients
@@ -424,13 +423,13 @@ def judge_law(
     z: np.ndarray,
     top: float,
     own: np.ndarray,
-    heads: Sequence[int],
+    heads: np.ndarray,
     *,
     latents: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The rows of the bends of `heads`, log scales, the scales (d,) of all coordinates, and the negative
-    Hessian (k, k) of those that have no law, if this one makes the coordinates `own` (n,) standard normal;
-    else None.
+    """The rows of the bends of `heads` (h,), log scales and the like, the scales (d,) of all coordinates, and
+    the negative Hessian (k, k) of those that have no law, if this one makes the coordinates `own` (n,)
+    standard normal; else None.
 
     `inner` is the density in the coordinates of the law, and has its mode with `own` at 0, `top`, at `z`.
     `latents` (m,) have a law of their own there, and are at 0, too.
@@ -449,7 +448,7 @@ def judge_law(
     if not how_far_off_normal(inner, z, scale, rng, own, latents) < _OFF:
         return None
     hessian = 0.5 * (hessian + hessian.T)
-    bends = scale_bends(inner, z, top, others, hessian, heads)
+    bends = head_bends(inner, z, top, others, hessian, heads)
     for bend, deviation in bends:
         scale[bend.place] = deviation
     return bend_rows([bend for bend, _ in bends], apart=True), scale, hessian

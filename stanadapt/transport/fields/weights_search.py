@@ -21,8 +21,8 @@ from ..weights import ALL, ERROR, LIMITS, NO_LIMIT
 from ..weights_table import Weights, weights_rows
 from .effects_fit import blocks_at
 from .effects_search import climb_beside, judge_law
+from .head_bends import MOST_TO_MODE, climb
 from .probes import Evaluate, ScaledDensity, axes, have_ties
-from .scale_bends import MOST_TO_MODE, climb
 from .weight_scales import (
     CLOSE,
     SAME,
@@ -104,7 +104,7 @@ def _judge(
     """The rows of the law, with bends of heads that all weights have in common, and the scales (d,) of all
     coordinates, if the law makes weights standard normal; the other arguments are those of `judge_law`.
     """
-    shared = sorted({curve.head for curve in law.curves if curve.target in (ALL, LIMITS)})
+    shared = np.unique([curve.head for curve in law.curves if curve.target in (ALL, LIMITS)]).astype(np.int64)
     judged = judge_law(density, inner, middle, top, law.own, shared)
     density.gradients += inner.gradients
     if judged is None:

@@ -1,16 +1,15 @@
-"""Bends for the scales of effects, from the law of all that is no effect.
+"""Bends for the scales and correlations of effects, from the law of all that is no effect.
 
 Where effects are at z = 0 (effects.py), the density is that of scales, correlations, means and errors, with
 the effects integrated out: exactly if data are normal, else about. The log of a scale that may be 0 has a
-long left tail there. It may begin where a chain comes once in a thousand draws, so that a chain has not seen
-it in warm-up, and comes back from it slowly. Along the ridge of each log scale, on which all else is at its
-highest, the density tells the tail, and a bend (../bend.py) that makes its law normal is fitted to it. How
-the widths of the rest change along a ridge matters little there, and is left out.
+long left tail there, and the number of a correlation that may be near 1 has a long right one. A tail may
+begin where a chain comes once in a thousand draws, so that a chain has not seen it in warm-up, and comes back
+from it slowly. Along the ridge of each such head, on which all else is at its highest, the density tells the
+tail, and a bend (../bend.py) that makes its law normal is fitted to it. How the widths of the rest change
+along a ridge matters little there, and is left out.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from ..bend import Bend
 from .head_law import LOWEST, fit_bend
 from .probes import ScaledDensity
 
-# Of a ridge: how far its points are from the middle, in spreads of the scale.
+# Of a ridge: how far its points are from the middle, in spreads of the head.
 _REACHES = 1.0, 2.0, 3.0, 4.5, 6.5, 9.5, 14.0, 21.0
 MOST_TO_MODE = 60  # gradients of the way to the mode,
 _MOST_ON = 12  # and of that from one point of a ridge to the next
@@ -26,15 +25,15 @@ _ENOUGH = 0.01  # a way ends where the next step promises so little
 _LONGEST, _SHARES = 5.0, (1.0, 0.4, 0.16, 0.06, 0.02)  # of a step
 
 
-def scale_bends(
+def head_bends(
     density: ScaledDensity,
     z: np.ndarray,
     top: float,
     others: np.ndarray,
     hessian: np.ndarray,
-    scales: Sequence[int],
+    heads: np.ndarray,
 ) -> list[tuple[Bend, float]]:
-    """The bends of those log scales that need one, and the standard deviations that they leave.
+    """The bends of those `heads`, log scales and the like, that need one, and the deviations that they leave.
 
     `density` is in the coordinates of effects, in the program's own units. Its mode, with effects at 0, is
     `z` (d,), where it has the log density `top`. The coordinates `others` (m,) are no effects, and have the
@@ -46,7 +45,7 @@ def scale_bends(
     if values[0] <= 0.0:
         return []
     covariance, found = (vectors / values) @ vectors.T, []
-    for coordinate in scales:
+    for coordinate in heads:
         a = int(np.flatnonzero(others == coordinate)[0])
         points = _ridge(density, z, top, others, a, hessian, covariance)
         at, heights = (np.array(column) for column in zip(*points, strict=True))
