@@ -1257,6 +1257,12 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
+        "coefficients = np.setdiff1d(apart, heads)",
+        "coefficients = np.setdiff1d(others, heads)",
+        unit("test_coefficient_widths", "test_what_may_be_turned_is_no_coefficient"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
         "int(k): law.power * slope_of_log(law.bounded, z[k])",
         "int(k): law.power",
         unit("test_coefficient_widths", "test_the_mean_of_groups_has_the_variance_of_effects_in_part"),

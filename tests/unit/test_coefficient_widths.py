@@ -162,3 +162,27 @@ def test_no_other_law_moves_latents_or_bent_heads() -> None:
         wrong = rows.copy()
         wrong[-1, column] = place
         assert not composition.is_map(wrong, len(names))
+
+
+TURNED = """
+data { int N; matrix[N, 9] Z; matrix[N, 6] V; vector[N] y; }
+parameters { real a; real<lower=0> tau; real<lower=0> kappa; vector[9] w; vector[6] v; }
+model {
+  tau ~ normal(0, 1); kappa ~ normal(0, 1);
+  w ~ normal(0, tau); v ~ normal(0, sqrt(1 + square(kappa)));
+  y ~ normal(a + Z * w + V * v, 0.5);
+}
+"""
+
+
+def test_what_may_be_turned_is_no_coefficient() -> None:
+    """Weights whose scale has no role are turned beside those that have an effect along each axis."""
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=(40, 9))
+    v = z[:, :6] + 0.1 * rng.normal(size=(40, 6))
+    y = z @ (0.5 * rng.normal(size=9)) + v @ rng.normal(size=6) + 0.5 * rng.normal(size=40)
+    data = {"N": 40, "Z": z.tolist(), "V": v.tolist(), "y": y.tolist()}
+    rows, _, names = find(TURNED, data)
+    assert [names[i].partition(".")[0] for i in factors_in(rows)[0].own[:, 0]] == ["w"] * 9
+    assert {names[int(i)] for i in split(rows)[1][:, OWN]} <= {"a"}
+    assert composition.is_map(rows, len(names))

@@ -108,7 +108,7 @@ def find_effects(
     if factors is None or (rotated and _do_axes_change(density, x * density.unit, factors)):
         return None
     standard = np.concatenate([latents, *(factor.own.ravel() for factor in factors)])
-    others = np.setdiff1d(np.arange(x.size), standard)
+    apart, others = others, np.setdiff1d(np.arange(x.size), standard)
     x, last = x * density.unit, False
     while True:
         found = fit_effects(density, x, factors, latents, rotated=rotated)
@@ -122,7 +122,7 @@ def find_effects(
             np.abs((middle - z) / density.unit)[others].max() > _FAR
             or (len(field) and _root_mean_square(inner(middle)[1][standard]) > _OFF_MIDDLE)
         )
-        judged = _judge(density, inner, middle, top, laws, field, standard) if done else None
+        judged = _judge(density, inner, middle, top, laws, field, standard, apart) if done else None
         density.gradients += inner.gradients
         if done:
             return judged
@@ -387,12 +387,14 @@ def _judge(
     laws: list[Effects],
     field: np.ndarray,
     standard: np.ndarray,
+    apart: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows of the law, with bends of its heads and widths of coefficients, and the scales (d,) of all
     coordinates, if the law makes effects standard normal; the arguments are those of `judge_law`.
 
     The coordinates `standard` (m,) are effects, and latents of a `field` that is in the map already. It does
     not know coefficients, which compete with the level of a series. So their widths are left as they are.
+    Coefficients are among the coordinates `apart` (k,): those that might have been effects may be turned.
     """
     own = np.concatenate([law.own.ravel() for law in laws])
     heads = np.setdiff1d(np.concatenate([law.heads for law in laws]), moved_beside_latents(field))
@@ -403,7 +405,7 @@ def _judge(
     widths = no_transport()
     if not len(field):
         others = np.setdiff1d(np.arange(z.size), own)
-        coefficients = np.setdiff1d(others, heads)
+        coefficients = np.setdiff1d(apart, heads)
         scales = {
             int(k): law.power * slope_of_log(law.bounded, z[k])
             for law in laws
