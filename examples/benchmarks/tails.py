@@ -66,7 +66,7 @@ def ours(problem: Problem, sampler: str, scales: np.ndarray, chains: int, draws:
     return judged(problem, scales, measured.draws) | measured.figures | {"findings": " ".join(sorted(kinds))}
 
 
-def never(*_: Any) -> bool:
+def never(*_: Any, **__: Any) -> bool:
     """In place of `seeks_field`."""
     return False
 

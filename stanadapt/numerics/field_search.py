@@ -33,7 +33,7 @@ LEAST_SIZE = 9  # a head and eight latents; fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
 LONG = 5.0  # a search pays if a trajectory takes at least so many gradients,
-SHARE = 2.0  # and if the look for neighbours takes at most this multiple of those that the chain has taken
+SHARE = 2.0  # and if the look for neighbours takes at most this multiple of those of the last two windows
 SHARE_AGAIN = 2.0  # and, after one in vain, if that took at most this multiple of those of the last window
 DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so many draws take without a field
 MOST_SEARCHES = 2
@@ -48,11 +48,18 @@ _PROBES, _STEP, _TIE = 5, 1e-4, 1e-5
 
 
 def seeks_field(
-    d: int, transport: np.ndarray, searches: int, taken: float, draws: int, gradients: float
+    d: int,
+    transport: np.ndarray,
+    searches: int,
+    taken: float,
+    draws: int,
+    gradients: float,
+    *,
+    before: int = 0,
 ) -> bool:
     """Whether to look for a field, after so many draws with so many gradients each.
 
-    Earlier searches were in vain, and have `taken` so many gradients.
+    The window `before` had draws, too. Earlier searches were in vain, and have `taken` so many gradients.
     """
     return (
         LEAST_SIZE <= d <= LARGEST_SIZE
@@ -60,7 +67,7 @@ def seeks_field(
         and not len(split(transport)[0])
         and draws >= LEAST_DRAWS
         and gradients >= LONG
-        and d <= SHARE * draws * gradients
+        and d <= SHARE * (before + draws) * gradients
         and taken <= SHARE_AGAIN * draws * gradients
     )
 

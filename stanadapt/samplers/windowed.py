@@ -162,7 +162,7 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     paces = [_next_pace(state, settings) for state in states]
     state = states[0]._replace(transport=lesson.transport)
     pace = float(np.mean(paces))
-    if stage == LAST or not _seeks(state, len(points), pace):
+    if stage == LAST or not _seeks(state, len(points), pace, windows.before):
         return lesson
     heights = [_in_x(state)[1] for state in states]
     rank = (len(states) // 2 + state.searches) % len(states)
@@ -185,7 +185,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     windows, pace = state.windows, _next_pace(state, settings)
     points = windows.points[windows.before : windows.seen]
     scores, n = windows.scores[windows.before : windows.seen], len(points)
-    members = None if _seeks(state, n, pace) else possible_effects(state.groups)
+    members = None if _seeks(state, n, pace, windows.before) else possible_effects(state.groups)
     if members is not None:  # no field, but effects alone
         before = state.transport, state.field_gradients
         if not seeks_effects(state.x.size, *before, members, n, pace):
@@ -201,9 +201,10 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     return _draw_in(target, moved) if _is_finite(moved) else state
 
 
-def _seeks(state: Any, draws: int, pace: float) -> bool:
-    before = state.searches, state.field_gradients
-    return len(state.groups) > 0 and seeks_field(state.x.size, state.transport, *before, draws, pace)
+def _seeks(state: Any, draws: int, pace: float, before: int) -> bool:
+    searches = state.searches, state.field_gradients
+    given = state.x.size, state.transport, *searches, draws, pace
+    return len(state.groups) > 0 and seeks_field(*given, before=before)
 
 
 class _Search(NamedTuple):

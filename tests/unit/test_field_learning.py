@@ -699,6 +699,15 @@ def test_a_field_is_looked_for_where_other_laws_move_coordinates() -> None:
     assert not seeks_field(8, row, 0, 0.0, 30, 6.0)
 
 
+def test_a_large_posterior_needs_more_draws_before_the_look_for_neighbours() -> None:
+    """It takes a gradient for each coordinate or so, at most twice those of the last two windows."""
+    none = np.zeros((0, COLUMNS))
+    assert seeks_field(1_200, none, 0, 0.0, 60, 10.0)
+    assert not seeks_field(1_201, none, 0, 0.0, 60, 10.0)
+    assert seeks_field(1_201, none, 0, 0.0, 60, 10.0, before=1)
+    assert not seeks_field(1_201, none, 0, 0.0, 29, 10.0, before=60)
+
+
 def test_the_look_for_neighbours_leaves_a_search_all_its_gradients() -> None:
     density = ScaledDensity(Walk(DATA), UNIT, 100)
     for _ in range(40):
