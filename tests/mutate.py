@@ -1281,7 +1281,7 @@ MUTATIONS = [
     ),
     Mutation(
         "numerics/field_search.py",
-        "    return without if poor else transport",
+        "    return others[~have_scale_of_effects(others)] if poor else transport",
         "    return others if poor else transport",
         unit("test_coefficient_widths", "test_it_goes_where_effects_are_given_up"),
     ),

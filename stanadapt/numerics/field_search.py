@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 LEAST_SIZE = 9  # a head and eight latents; fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
-LONG = 5.0  # a search pays if a trajectory takes at least so many gradients,
-SHARE = 2.0  # and if the look for neighbours takes at most this multiple of those of the last two windows
-SHARE_AGAIN = 2.0  # and, after one in vain, if that took at most this multiple of those of the last window
+LONG = 5.0  # a search pays if a trajectory takes at least so many gradients
+# A look for neighbours takes at most this multiple of the gradients of the last two windows, or of the last
+# one where effects alone are looked for.
+SHARE = 2.0
+SHARE_AGAIN = 2.0  # after a search in vain, it took at most this multiple of the gradients of the last window
 DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so many draws take without a field
 MOST_SEARCHES = 2
 FAR = 12.0  # the square of a standard normal vector is no draw's if it exceeds its mean by so many deviations
@@ -217,7 +219,6 @@ def without_poor_field(
     The first `before` draws are from the window before, and judge nothing.
     """
     field, others = split(transport)
-    without = others[~have_scale_of_effects(others)]
     points, scores = points[before:], scores[before:]
     if not len(field) or len(points) < _JUDGES:
         return transport
@@ -234,7 +235,7 @@ def without_poor_field(
             transport, left = np.concatenate((alone, others)), _divergence(z, score_z, low_rank=False)
     most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
     poor = left > most and _divergence(z, score_z, low_rank=True) > most
-    return without if poor else transport
+    return others[~have_scale_of_effects(others)] if poor else transport
 
 
 def _divergence(points: np.ndarray, scores: np.ndarray, low_rank: bool) -> float:

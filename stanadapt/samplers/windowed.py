@@ -202,9 +202,8 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
 
 
 def _seeks(state: Any, draws: int, pace: float, before: int) -> bool:
-    searches = state.searches, state.field_gradients
-    given = state.x.size, state.transport, *searches, draws, pace
-    return len(state.groups) > 0 and seeks_field(*given, before=before)
+    seen = state.searches, state.field_gradients, draws, pace
+    return len(state.groups) > 0 and seeks_field(state.x.size, state.transport, *seen, before=before)
 
 
 class _Search(NamedTuple):

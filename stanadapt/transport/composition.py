@@ -455,10 +455,11 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d):
         return False
-    beside = have_scale_of_effects(table)
-    used = np.concatenate((coordinates_of(table[~beside]), table[beside, OWN]))
-    if len(latents) and np.isin(used, field_table.moved_by(latents)).any():
-        return False
+    if len(latents):
+        beside = have_scale_of_effects(table)
+        used = np.concatenate((coordinates_of(table[~beside]), table[beside, OWN]))
+        if np.isin(used, field_table.moved_by(latents)).any():
+            return False
     ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
     again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])
     scaled = table[:, KIND] == ERROR_SCALE

@@ -18,8 +18,8 @@ log scale v of effects, and the share f of the latter where v is m, the factor i
 
 fields/coefficient_widths.py finds these laws. Those that are learned here have f = 0, so that g is b (v - m).
 
-The log determinant is the sum of g. A gradient costs one exponential for all coordinates that share v
-and b.
+The log determinant is the sum of g. A gradient costs one exponential for all coordinates that share v, b and
+f, and a logarithm and another exponential where f is not 0.
 
 Learning takes only scores, which are exact where draws are random. If x is normal given v, then with a
 function f of v alone

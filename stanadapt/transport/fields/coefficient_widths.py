@@ -21,7 +21,7 @@ import numpy as np
 
 from ..error_scale import ErrorScale, error_scale_rows
 from ..map_table import APART, no_transport
-from .probes import ScaledDensity, axes
+from .probes import ScaledDensity, columns_among
 
 _LEAST_SHARE = 0.1  # of the variance
 _NEAREST, _FARTHEST = 0.1, 1.0  # a log scale moves by its standard deviation, if that is between these
@@ -96,7 +96,7 @@ def coefficient_widths(
 
 def _precision(density: ScaledDensity, z: np.ndarray, unit: np.ndarray, own: np.ndarray) -> np.ndarray:
     """The negative Hessian (m, m) of the coordinates `own` (m,) at `z` (d,)."""
-    columns = density.curvatures(z, unit[own][:, None] * axes(z.size, own))[:, own] / unit[own][:, None]
+    columns = columns_among(density, z, unit, own) / unit[own][:, None]
     return np.asarray(0.5 * (columns + columns.T))
 
 

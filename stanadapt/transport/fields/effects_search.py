@@ -36,7 +36,7 @@ from ..map_table import no_transport
 from .coefficient_widths import ScaleOfEffects, coefficient_widths
 from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, blocks_at_all, fit_effects
 from .head_bends import MOST_TO_MODE, climb, head_bends
-from .probes import NOISE, Coupling, Evaluate, ScaledDensity, axes, two_columns
+from .probes import NOISE, Coupling, Evaluate, ScaledDensity, columns_among, two_columns
 
 MOST_CANDIDATES = 40  # coordinates beside the effects
 # Another variable may be a latent field if it has more entries than this share of the groups, and than these.
@@ -440,15 +440,13 @@ def judge_law(
     others = np.setdiff1d(np.arange(z.size), np.concatenate((own, latents)))
     scale = density.unit.copy()
     scale[own] = scale[latents] = 1.0
-    hessian = np.full((len(others), len(others)), np.nan)
-    columns = inner.curvatures(z, density.unit[others][:, None] * axes(z.size, others))
-    for place, (k, column) in enumerate(zip(others, columns, strict=True)):
-        if column[k] > 0.0:
-            scale[k] = np.sqrt(density.unit[k] / column[k])
-            hessian[place] = column[others] / density.unit[k]
+    unit, columns = density.unit[others], columns_among(inner, z, density.unit, others)
+    curved = np.diag(columns) > 0.0
+    scale[others[curved]] = np.sqrt(unit[curved] / np.diag(columns)[curved])
     rng = np.random.default_rng(6)  # no random numbers of the chain
     if not how_far_off_normal(inner, z, scale, rng, own, latents) < _OFF:
         return None
+    hessian = np.where(curved[:, None], columns / unit[:, None], np.nan)
     hessian = 0.5 * (hessian + hessian.T)
     bends = head_bends(inner, z, top, others, hessian, heads)
     for bend, deviation in bends:

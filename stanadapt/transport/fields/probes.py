@@ -128,6 +128,13 @@ def axes(d: int, coordinates: np.ndarray) -> np.ndarray:
     return found
 
 
+def columns_among(density: ScaledDensity, x: np.ndarray, unit: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """What columns of the negative Hessian at `x` (d,) have among the coordinates `own` (m,) themselves, a
+    column a row, times its `unit` (d,): (m, m). Those for which a score is missing are NaN.
+    """
+    return density.curvatures(x, unit[own][:, None] * axes(x.size, own))[:, own]
+
+
 class Coupling(NamedTuple):
     """Which coordinates are coupled, at one point.
 
