@@ -21,6 +21,7 @@ from stanadapt.transport.fields.several import (
     cost_of_precision,
     divide_series,
     find_tied_parts,
+    have_too_many_heads,
     series_beside_others,
 )
 
@@ -51,6 +52,23 @@ model {
   sigma ~ std_normal(); mu[1] ~ std_normal();
   for (k in 1:K) mu[2:T, k] ~ normal(mu[1:(T - 1), k], sigma[k]);
   for (t in 1:T) y[t] ~ multinomial_logit(append_row(to_vector(mu[t]), 0));
+}
+"""
+SERIES = 3
+# Returns of several stocks, whose errors are correlated: data of a day tie their log variances.
+VOLATILITIES = """
+data { int K; int T; array[T] vector[K] y; }
+parameters {
+  vector[K] mu; vector[K] a; vector[K] log_s; cholesky_factor_corr[K] L; matrix[T, K] h;
+}
+model {
+  vector[K] phi = inv_logit(a);
+  mu ~ std_normal(); a ~ normal(2, 1); log_s ~ normal(-1, 0.5); L ~ lkj_corr_cholesky(2);
+  for (k in 1:K) {
+    h[1, k] ~ normal(mu[k], exp(log_s[k]) / sqrt(1 - square(phi[k])));
+    h[2:T, k] ~ normal(mu[k] + phi[k] * (h[1:(T - 1), k] - mu[k]), exp(log_s[k]));
+  }
+  for (t in 1:T) y[t] ~ multi_normal_cholesky(rep_vector(0, K), diag_pre_multiply(exp(h[t]' / 2), L));
 }
 """
 
@@ -140,6 +158,29 @@ def test_a_matrix_with_many_scales_has_a_field_for_each_series() -> None:
     for k, part in enumerate(parts, 1):
         series = {names[i] for i in part.places if names[i].startswith("mu")}
         assert series == {f"mu.{t}.{k}" for t in range(1, DAYS + 1)}
+
+
+def test_the_mean_of_a_series_is_a_latent_of_its_field() -> None:
+    """A matrix whose series have more heads than one field may have, together, though few ties."""
+    rng, days = np.random.default_rng(4), 60
+    h = np.array([0.5, 0.0, -0.5]) + np.cumsum(0.2 * rng.normal(size=(days, SERIES)), axis=0)
+    y = np.exp(h / 2) * rng.multivariate_normal(np.zeros(SERIES), 0.5 + 0.5 * np.eye(SERIES), size=days)
+    density = ProgramDensity(VOLATILITIES, {"K": SERIES, "T": days, "y": y.tolist()})
+    names = list(density.model.unconstrained_names())
+    of_heads = np.repeat([0.0, 2.5, np.log(0.25), 0.5], SERIES)
+    variables, x = variable_groups(names), np.concatenate((of_heads, h.T.ravel()))
+    scaled, coupling = look(density, x, variables)
+    tied = series_beside_others(coupling, variables)
+    assert tied is not None
+    assert cost_of_precision(scaled, coupling, tied)[0] <= LARGEST_COST[MOST_HEADS]
+    assert have_too_many_heads(scaled, coupling, x / 0.5, tied)
+    parts = find_tied_parts(scaled, coupling, x / 0.5, tied)
+    assert len(parts) == SERIES
+    for k, part in enumerate(parts, 1):
+        heads = {names[i] for i in part.places[part.heads]}
+        assert {f"a.{k}", f"log_s.{k}"} <= heads
+        latents = {names[i] for i in part.places} - heads
+        assert latents == {f"mu.{k}", *(f"h.{t}.{k}" for t in range(1, days + 1))}
 
 
 def test_series_are_told_from_a_grid() -> None:

@@ -12,11 +12,20 @@ from ..field import Field
 from ..field_table import factors_in, field_rows, join_fields
 from ..map_table import no_transport
 from .beside_effects import given_standard_effects
+from .common_scale import find_common_scales
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
-from .heads import DELTA, FAINT_HEAD, MOST_HEADS, choose_heads, strengths_of, without_locations
+from .heads import (
+    DELTA,
+    FAINT_HEAD,
+    MOST_HEADS,
+    MOST_OF_ONE,
+    choose_heads,
+    strengths_of,
+    without_locations,
+)
 from .innovation_search import find_innovations
 from .laplace import MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
@@ -34,6 +43,7 @@ from .several import (
     find_parts,
     find_tied_parts,
     has_series,
+    have_too_many_heads,
     series_beside_others,
     without_short,
 )
@@ -50,8 +60,8 @@ HOPELESS = 9.0
 # Latents given the heads are normal in the coordinates of a field. Those of series and maps with counts are
 # off by 0.02 to 0.13 at the mode, and those that are products of others, as in an R2-D2 prior, by 1.1.
 NOT_NORMAL = 0.5
-# Gradients that a precision may take with 0 to 4 heads, so that those of a search suffice.
-LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40
+# Gradients that a precision may take with 0 to 6 heads, so that those of a search suffice.
+LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 40, 40
 # And with all coordinates that may be heads of series that data tie: there one precision tells which of them
 # are locations.
 LARGEST_WHOLE = 800
@@ -109,6 +119,10 @@ def learn_field(
             taken += more_yet
             if found is not None:
                 return found, taken
+            series, more = find_common_scales(evaluate, x, unit, variables)
+            taken += more
+            if series is not None:
+                evaluate, x, unit = density_in(series.rows), series.x, series.unit
         neighbours = x.size + 1 if coupling is None else 0
         density, found = ScaledDensity(evaluate, unit, MOST_GRADIENTS + neighbours - more), None
         try:
@@ -182,7 +196,8 @@ def _learn_all(
     cost, n_heads = cost_of_precision(density, coupling, tied)
     if cost > LARGEST_WHOLE:
         return learn_one()
-    if cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size):
+    is_cheap = cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size)
+    if is_cheap and not have_too_many_heads(density, coupling, x, tied):
         found = learn_one()
         return learn_each(without_short(tied)) if found is None and last else found
     found = learn_each(tied)
@@ -349,9 +364,11 @@ def _find_precision(
     few_wide = coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size)
     if few_wide and x.size >= LEAST_SIZE and are_tied(coupling.pattern[narrow][:, narrow], LEAST_TIED):
         strengths = strengths_of(density, x, coupling)
-        heads = choose_heads(without_locations(density, x, coupling, strengths))
+        heads = choose_heads(without_locations(density, x, coupling, strengths), most=MOST_OF_ONE)
         sparse = Precision(density, coupling, heads)
         if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
+            if len(heads) > MOST_HEADS:
+                density.allow(min(most_dense, LARGEST_DENSE))
             wide = np.flatnonzero(coupling.wide)
             return sparse, x, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
     dense = _dense_precision(density, x, coupling, variables, most_dense)

@@ -13,6 +13,7 @@ from .precision import Precision
 from .probes import Coupling, ScaledDensity
 
 MOST_HEADS = 4
+MOST_OF_ONE = 6  # where all that depend on heads have one sparse precision
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
 FAINT_HEAD = 1e-4  # or by this, if no modes are found: the scale of a walk does nothing while it is small
 DELTA = 0.5

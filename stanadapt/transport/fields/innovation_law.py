@@ -48,14 +48,10 @@ def fit_innovations(
         scale_features(len(heads)),
     )
     none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
-    basis_of_s, of_scales = of_s.basis, of_s.coefficients
-    for j in np.flatnonzero(np.isin(heads, scales)):
-        own_feature = np.zeros((1, best.basis.shape[1]))
-        own_feature[0, OWN_FEATURES * j] = 1.0  # (theta - mid) / scale
-        scaled = (scales[::-1] == heads[j]).astype(float)
-        basis_of_s = np.concatenate((basis_of_s, own_feature))
-        of_scales = np.concatenate((of_scales, unit[j] * scaled[None]))
-        of_scales[0] += best.mid[j] * scaled
+    by_scales, of_scales = _multiplied(heads, best.mid, unit, scales[::-1])
+    of_scales[0] += of_s.coefficients[0]
+    basis_of_s = np.concatenate((of_s.basis, by_scales))
+    of_scales = np.concatenate((of_scales[:1], of_s.coefficients[1:], of_scales[1:]))
     return Field(
         heads,
         best.mid,
@@ -68,6 +64,46 @@ def fit_innovations(
         n - 1 - times + steps,
         (of_scales, zeros, best.coefficients),
     )
+
+
+def scaling_law(
+    heads: np.ndarray, middle: np.ndarray, unit: np.ndarray, own: np.ndarray, scales: np.ndarray
+) -> Field:
+    """The law of innovations `own` (n,) without regressions, each multiplied by the exponential of a head.
+
+    `scales` (n,) has the head of each. The `heads` (m,) are at `middle` (m,), in `unit` (m,).
+    """
+    n, f = len(own), n_features(len(heads))
+    basis, coefficients = _multiplied(heads, middle, unit, scales)
+    return Field(
+        heads,
+        middle,
+        unit,
+        np.ones(len(heads)),
+        (basis, np.zeros((0, f)), np.zeros((0, f))),
+        np.zeros(n),
+        own,
+        np.zeros(n + 1, np.int64),
+        np.zeros(0, np.int64),
+        (coefficients, np.zeros((1, n)), np.zeros((1, 0))),
+    )
+
+
+def _multiplied(
+    heads: np.ndarray, mid: np.ndarray, unit: np.ndarray, scales: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The basis (r, F) and coefficients (r + 1, n) of log scales that are themselves heads: `scales` (n,), -1
+    for none.
+    """
+    basis, coefficients = np.zeros((0, n_features(len(heads)))), np.zeros((1, len(scales)))
+    for j in np.flatnonzero(np.isin(heads, scales)):
+        own_feature = np.zeros((1, basis.shape[1]))
+        own_feature[0, OWN_FEATURES * j] = 1.0  # (theta - mid) / scale
+        scaled = (scales == heads[j]).astype(float)
+        basis = np.concatenate((basis, own_feature))
+        coefficients = np.concatenate((coefficients, unit[j] * scaled[None]))
+        coefficients[0] += mid[j] * scaled
+    return basis, coefficients
 
 
 def _separate_first(rho: np.ndarray) -> np.ndarray:

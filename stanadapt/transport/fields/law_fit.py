@@ -19,6 +19,7 @@ from ..field import (
 )
 from .dense import dense_precision, find_frame
 from .design import Design
+from .heads import MOST_HEADS
 from .laplace import HeadPosterior, LatentMode
 from .level import Level
 from .precision import Precision
@@ -194,12 +195,23 @@ def fit_regressions(
 
     def choose_form() -> tuple[np.ndarray, bool]:
         """The rates, and whether features of differences pay."""
-        rates = [_rates(powers, scale) for powers in itertools.product(_POWERS, repeat=m)]
+        first = _rates(_POWERS[:1] * m, scale)
         if dense:
-            return rates[0], False
+            return first, False
+        if m > MOST_HEADS:
+            return choose_each(first), False
+        rates = [_rates(powers, scale) for powers in itertools.product(_POWERS, repeat=m)]
         lost, k = min((lost_with(rate, plain), k) for k, rate in enumerate(rates))
         pays = m > 1 and not smooth and lost_with(rates[k], with_differences) < _WORTH * lost
         return rates[k], pays
+
+    def choose_each(rate: np.ndarray) -> np.ndarray:
+        """The rates of heads that have too many combinations: of one head after another."""
+        lost, others = lost_with(rate, plain), [_rates((power,) * m, scale) for power in _POWERS[1:]]
+        for head, other in itertools.product(range(m), others):
+            tried = np.where(np.arange(m) == head, other, rate)
+            lost, rate = min((lost, rate), (lost_with(tried, plain), tried), key=lambda found: found[0])
+        return rate
 
     intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
     rate, pays = choose_form() if before is None else (before.rate, _has_differences(before))

@@ -12,7 +12,8 @@ has a field too: that of its law given all other latents, which stay where they 
 parts hardly changes with the heads, so that the metric has it.
 
 Data may also tie the series in the columns or rows of one matrix, such as the shares of several parties. With
-more heads than one field may have, each of them has a field in the same way.
+more heads than one field may have, each of them has a field in the same way. The mean of such a series, if no
+other one depends on it, is a latent of its field.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.csgraph import connected_components
 
-from .heads import FAINT_HEAD, HEAD, MOST_HEADS, choose_heads, strengths_of, without_locations
+from .heads import FAINT_HEAD, HEAD, MOST_HEADS, MOST_OF_ONE, choose_heads, strengths_of, without_locations
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
 
@@ -132,9 +133,7 @@ def find_tied_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray, t
 
     A matrix that has more heads than one field may have is as many parts as it has series.
     """
-    whole = coupling._replace(wide=tied.may_be_head)
-    strengths = strengths_of(density, x, whole)
-    of_heads = without_locations(density, x, whole, strengths)
+    strengths, of_heads = _strengths_of_all(density, coupling, x, tied)
     locations = set(strengths) - set(of_heads)
     possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
     parts: list[Part] = []
@@ -144,9 +143,28 @@ def find_tied_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray, t
             of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
         else:
             of_each = [(own, of_own)]
-        found = (_tied_part(density, coupling, x, one, strengths) for one, strengths in of_each)
+        found = (_tied_part(density, coupling, x, one, strengths, tied) for one, strengths in of_each)
         parts += [part for part in found if part is not None]
     return parts
+
+
+def have_too_many_heads(density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied) -> bool:
+    """Whether there are series in a matrix, which can be divided, and more heads than one field may have."""
+    if not any(one.divided for one in tied.series):
+        return False
+    _, of_heads = _strengths_of_all(density, coupling, x, tied)
+    return sum(strength > HEAD for strength in of_heads.values()) > MOST_OF_ONE
+
+
+def _strengths_of_all(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied
+) -> tuple[dict[int, float], dict[int, float]]:
+    """How much each coordinate that may be a head changes the curvature of all latents, and the same without
+    locations.
+    """
+    whole = coupling._replace(wide=tied.may_be_head)
+    strengths = strengths_of(density, x, whole)
+    return strengths, without_locations(density, x, whole, strengths)
 
 
 def divide_series(coupling: Coupling, own: np.ndarray) -> list[np.ndarray]:
@@ -195,19 +213,37 @@ def _strengths_in(
 
 
 def _tied_part(
-    density: ScaledDensity, coupling: Coupling, x: np.ndarray, own: np.ndarray, strengths: dict[int, float]
+    density: ScaledDensity,
+    coupling: Coupling,
+    x: np.ndarray,
+    own: np.ndarray,
+    strengths: dict[int, float],
+    tied: Tied,
 ) -> Part | None:
-    """The series with the coordinates `own` (n,), to whose curvature others have such `strengths`; None if it
-    has no heads.
+    """The series with the coordinates `own` (n,), to whose curvature others have such `strengths`, and its
+    means; None if it has no heads.
     """
     heads = choose_heads(strengths)
     if not len(heads):
         return None
+    own = np.union1d(
+        own, _means_of(coupling, own, np.setdiff1d(np.flatnonzero(tied.may_be_head), heads), tied)
+    )
     places = np.union1d(own, heads)
     part, of_part = _restrict(density, coupling, x, places)
     among = np.searchsorted(places, heads)
-    of_part = of_part._replace(wide=np.isin(places, heads))
+    of_part = of_part._replace(wide=tied.may_be_head[places])
     return Part(places, part, of_part, among, among, alone=False)
+
+
+def _means_of(coupling: Coupling, own: np.ndarray, possible: np.ndarray, tied: Tied) -> np.ndarray:
+    """Those that are `possible` (k,) on which the series `own` (n,) depends, and no other latent."""
+    others = ~tied.may_be_head
+    others[own] = False
+    pattern = coupling.pattern[:, possible]
+    share = np.asarray(pattern[own].mean(axis=0)).ravel()
+    elsewhere = np.asarray(pattern[others].sum(axis=0)).ravel()
+    return np.asarray(possible[(share >= _SHARE) & (elsewhere == 0)])
 
 
 def _separate(coupling: Coupling) -> list[np.ndarray]:

@@ -1,0 +1,85 @@
+"""Standard normal latents that a program multiplies by one scale, before data tie them all to each other.
+
+Innovations of a walk are so where each observation sums over the past, as in a model of an epidemic, and the
+values of a process. With the data's part D of the curvature at scale 1, the negative Hessian of the latents z
+where they are 0 is I + e^(2s) D. Given the scale, the latents u = e^s z have the precision e^(-2s) I + D, of
+which the first part alone changes with s. Latents that have no part in the scale, a first term of the walk or
+the number of cases before it, keep their units: beside them the law of z would change in all its entries.
+
+This is the law of innovations (innovations.py) without regressions on those before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import innovations
+from ..field_table import field_rows
+from ..map_table import INNOVATIONS, N_GRADIENTS
+from .innovation_law import scaling_law
+from .innovation_search import MOST_CANDIDATES, Innovations
+from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, have_ties
+
+_MOVE = 0.5  # of a candidate, in units
+_RATE_ERROR = (
+    1e-3  # of the rate at which a curvature changes with a candidate, which is 0, 1 or 2 for a scale
+)
+_LEAST_SHARE = 0.5  # of a variable's coordinates that are multiplied
+
+
+def find_common_scales(
+    evaluate: Evaluate, x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+) -> tuple[Innovations | None, int]:
+    """The latents that are multiplied by a scale, if there are any, and the number of gradients it took.
+
+    The arguments are those of `find_innovations`.
+    """
+    density = ScaledDensity(evaluate, np.ones(x.size))
+    counts = np.bincount(variables)
+    few = np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS)
+    scales = np.full(x.size, -1)
+    for number in np.flatnonzero(counts > FEW_NEIGHBOURS):
+        own = np.flatnonzero(variables == number)
+        if len(few) <= MOST_CANDIDATES and have_ties(density, x, own, len(own) // 2, NOISE):
+            scales[own] = _scales_of(density, x, unit, own, few)
+    own = np.flatnonzero(scales >= 0)
+    if not len(own):
+        return None, density.gradients
+    heads = np.unique(scales[own])
+    rows = field_rows(scaling_law(heads, x[heads], unit[heads], own, scales[own]), 0, INNOVATIONS)
+    rows[0, N_GRADIENTS] = density.gradients
+    there, scale = x.copy(), unit.copy()
+    innovations.into_u(rows, there)
+    scale[own] *= np.exp(x[scales[own]])
+    return Innovations(rows, there, scale, density.gradients), density.gradients
+
+
+def _scales_of(
+    density: ScaledDensity, x: np.ndarray, unit: np.ndarray, own: np.ndarray, few: np.ndarray
+) -> np.ndarray:
+    """The coordinate among `few` (m,) whose exponential multiplies each of the coordinates `own` (n,); -1 for
+    those that none does, and for all if these are the most.
+    """
+    none = np.full(len(own), -1)
+    middle = x.copy()
+    middle[own] = 0.0
+    places = np.array([len(own) // 3, 2 * len(own) // 3])
+
+    def of_data(point: np.ndarray) -> np.ndarray:
+        """What data add to columns (2, n) of the negative Hessian."""
+        columns = density.curvatures(point, axes(x.size, own[places]))[:, own]
+        columns[[0, 1], places] -= 1.0
+        return columns
+
+    first, found = of_data(middle), none.copy()
+    for k in few:
+        moved = middle.copy()
+        moved[k] += _MOVE * unit[k]
+        with np.errstate(all="ignore"):
+            rates = np.log(of_data(moved) / first) / (_MOVE * unit[k])
+        rates -= 0.5 * rates[[0, 1], places][:, None]  # of the column's own coordinate
+        of_each = np.nanmean(rates, axis=0)
+        are_multiplied = np.abs(of_each - 1.0) < _RATE_ERROR
+        if np.all(are_multiplied | (np.abs(of_each) < _RATE_ERROR)):
+            found[are_multiplied] = k
+    return found if np.mean(found >= 0) >= _LEAST_SHARE else none
