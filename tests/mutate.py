@@ -1048,6 +1048,48 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
+        "return np.asarray(possible[(share >= _SHARE) & (elsewhere == 0)])",
+        "return np.asarray(possible[share >= _SHARE])",
+        unit("test_tied_series", "test_the_mean_of_a_series_is_a_latent_of_its_field"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "return len(choose_heads(of_heads, most=len(of_heads))) > MOST_OF_ONE",
+        "return len(choose_heads(of_heads)) > MOST_OF_ONE",
+        unit("test_tied_series", "test_the_mean_of_a_series_is_a_latent_of_its_field"),
+    ),
+    Mutation(
+        "transport/fields/heads.py",
+        "return strong if len(strong) > MOST_HEADS else choose_heads(strengths)",
+        "return choose_heads(strengths)",
+        unit("test_many_heads", "test_all_scales_of_five_walks_and_noise_are_heads_of_one_field"),
+    ),
+    Mutation(
+        "transport/fields/common_scale.py",
+        "if np.all(are_multiplied | (np.abs(of_each) < _RATE_ERROR)):",
+        "if are_multiplied.any():",
+        unit("test_common_scale", "test_what_changes_with_a_scale_in_another_way_is_left"),
+    ),
+    Mutation(
+        "transport/fields/common_scale.py",
+        "rates -= 0.5 * rates[[0, 1], places][:, None]  # of the column's own coordinate",
+        "rates *= 0.5",
+        unit("test_common_scale", "test_those_without_the_scale_keep_their_units"),
+    ),
+    Mutation(
+        "transport/fields/common_scale.py",
+        "middle[own] = 0.0",
+        "pass",
+        unit("test_common_scale", "test_latents_are_normal_at_all_scales"),
+    ),
+    Mutation(
+        "transport/fields/innovation_law.py",
+        "coefficients[0] += mid[j] * scaled",
+        "coefficients[0] += 0.0 * scaled",
+        unit("test_common_scale", "test_the_point_in_its_units"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
         "len(pairs) == k * (k - 1)",
         "len(pairs) > 0",
         unit("test_tied_series", "test_series_are_told_from_a_grid"),

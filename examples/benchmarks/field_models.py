@@ -523,6 +523,91 @@ model {
   }
 }
 """
+REGRESSION = """
+data {
+  int<lower=2> T;
+  int<lower=1> K;
+  matrix[T, K] x;
+  vector[T] y;
+}
+parameters {
+  vector<lower=0>[K] sigma;
+  real<lower=0> noise;
+  matrix[T, K] b;
+}
+model {
+  sigma ~ normal(0, 0.3);
+  noise ~ normal(0, 1);
+  b[1] ~ normal(0, 2);
+  for (k in 1 : K) {
+    b[2 : T, k] ~ normal(b[1 : (T - 1), k], sigma[k]);
+  }
+  y ~ normal(rows_dot_product(x, b), noise);
+}
+"""
+CURRENCIES = """
+data {
+  int<lower=2> T;
+  int<lower=1> K;
+  array[T] vector[K] y;
+}
+parameters {
+  vector[K] mu;
+  vector<lower=0, upper=1>[K] phi;
+  vector<lower=0>[K] sigma;
+  cholesky_factor_corr[K] L;
+  matrix[T, K] h;
+}
+model {
+  mu ~ normal(0, 2);
+  phi ~ beta(20, 1.5);
+  sigma ~ normal(0, 0.5);
+  L ~ lkj_corr_cholesky(2);
+  for (k in 1 : K) {
+    h[1, k] ~ normal(mu[k], sigma[k] / sqrt(1 - square(phi[k])));
+    h[2 : T, k] ~ normal(mu[k] + phi[k] * (h[1 : (T - 1), k] - mu[k]), sigma[k]);
+  }
+  for (t in 1 : T) {
+    y[t] ~ multi_normal_cholesky(rep_vector(0, K), diag_pre_multiply(exp(h[t]' / 2), L));
+  }
+}
+"""
+EPIDEMIC = """
+data {
+  int<lower=1> T;
+  int<lower=1> S;
+  vector[S] serial; // shares of cases that come so many days after the one that infects them
+  array[T] int<lower=0> y;
+}
+parameters {
+  real<lower=0> sigma;
+  real<lower=0> k;
+  real<lower=0> first;
+  vector[T] z;
+}
+transformed parameters {
+  vector[T] log_R = cumulative_sum(append_row(0.5 * z[1], sigma * z[2 : T]));
+  vector[T] cases;
+  for (t in 1 : T) {
+    if (t <= 7) {
+      cases[t] = first;
+    } else {
+      real pressure = 0;
+      for (s in 1 : min(S, t - 1)) {
+        pressure += serial[s] * cases[t - s];
+      }
+      cases[t] = exp(log_R[t]) * pressure;
+    }
+  }
+}
+model {
+  sigma ~ normal(0, 0.1);
+  k ~ normal(0, 20);
+  first ~ exponential(0.05);
+  z ~ std_normal();
+  y ~ neg_binomial_2(cases, k);
+}
+"""
 
 
 def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
@@ -705,6 +790,39 @@ def results_of_teams(weeks: int) -> dict[str, Any]:
     return {"n": n, "W": weeks, "G": len(week), "week": week + 1, "home": home, "away": away, "goals": goals}
 
 
+def regression(length: int) -> dict[str, Any]:
+    """On a constant and four predictors, whose coefficients are walks."""
+    rng, k = np.random.default_rng(32), 5
+    x = np.column_stack((np.ones(length), rng.normal(size=(length, k - 1))))
+    b = np.cumsum(rng.normal(size=(length, k)) * [0.1, 0.05, 0.2, 0.1, 0.15], axis=0)
+    return {"T": length, "K": k, "x": x, "y": (x * b).sum(axis=1) + 0.4 * rng.normal(size=length)}
+
+
+def rates_of_exchange(length: int) -> dict[str, Any]:
+    """Of three currencies to one, which makes their errors correlated."""
+    rng, k = np.random.default_rng(33), 3
+    h = np.column_stack([autoregression(rng, length, 0.95, 0.25) for _ in range(k)])
+    errors = rng.multivariate_normal(np.zeros(k), 0.5 + 0.5 * np.eye(k), size=length)
+    return {"T": length, "K": k, "y": np.exp(h / 2) * errors}
+
+
+def cases(length: int) -> dict[str, Any]:
+    """Of a disease; each infects others two weeks long, most of them after five days."""
+    rng, days = np.random.default_rng(34), 14
+    serial = np.exp(-0.5 * np.square((np.arange(1, days + 1) - 5) / 2))
+    serial /= serial.sum()
+    log_rate, expected = 0.1 + np.cumsum(0.06 * rng.normal(size=length)), np.full(length, 20.0)
+    for t in range(7, length):
+        n = min(days, t)
+        expected[t] = np.exp(log_rate[t]) * (serial[:n] @ expected[t - 1 :: -1][:n])
+    return {
+        "T": length,
+        "S": days,
+        "serial": serial,
+        "y": rng.negative_binomial(10, 10 / (10 + expected)),
+    }
+
+
 class FieldModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -730,6 +848,9 @@ MODELS = {
     "polls": FieldModel(POLLS, polls_of_states, 60, np.nan),
     "areas": FieldModel(AREAS, counts_of_areas, 6, np.nan),
     "teams": FieldModel(TEAMS, results_of_teams, 26, np.nan),
+    "regression": FieldModel(REGRESSION, regression, 120, np.nan),
+    "currencies": FieldModel(CURRENCIES, rates_of_exchange, 150, np.nan),
+    "epidemic": FieldModel(EPIDEMIC, cases, 80, np.nan),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),

@@ -21,8 +21,8 @@ from .heads import (
     DELTA,
     FAINT_HEAD,
     MOST_HEADS,
-    MOST_OF_ONE,
     choose_heads,
+    choose_heads_of_one,
     strengths_of,
     without_locations,
 )
@@ -61,7 +61,7 @@ HOPELESS = 9.0
 # off by 0.02 to 0.13 at the mode, and those that are products of others, as in an R2-D2 prior, by 1.1.
 NOT_NORMAL = 0.5
 # Gradients that a precision may take with 0 to 6 heads, so that those of a search suffice.
-LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 40, 40
+LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 30, 30
 # And with all coordinates that may be heads of series that data tie: there one precision tells which of them
 # are locations.
 LARGEST_WHOLE = 800
@@ -364,10 +364,12 @@ def _find_precision(
     few_wide = coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size)
     if few_wide and x.size >= LEAST_SIZE and are_tied(coupling.pattern[narrow][:, narrow], LEAST_TIED):
         strengths = strengths_of(density, x, coupling)
-        heads = choose_heads(without_locations(density, x, coupling, strengths), most=MOST_OF_ONE)
-        sparse = Precision(density, coupling, heads)
+        of_heads = without_locations(density, x, coupling, strengths)
+        sparse = Precision(density, coupling, choose_heads_of_one(of_heads))
+        if sparse.cost > LARGEST_COST[len(sparse.heads)]:
+            sparse = Precision(density, coupling, choose_heads(of_heads))
         if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
-            if len(heads) > MOST_HEADS:
+            if len(sparse.heads) > MOST_HEADS:
                 density.allow(min(most_dense, LARGEST_DENSE))
             wide = np.flatnonzero(coupling.wide)
             return sparse, x, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)

@@ -48,7 +48,7 @@ def fit_innovations(
         scale_features(len(heads)),
     )
     none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
-    by_scales, of_scales = _multiplied(heads, best.mid, unit, scales[::-1])
+    by_scales, of_scales = _log_scale_features(heads, best.mid, unit, scales[::-1])
     of_scales[0] += of_s.coefficients[0]
     basis_of_s = np.concatenate((of_s.basis, by_scales))
     of_scales = np.concatenate((of_scales[:1], of_s.coefficients[1:], of_scales[1:]))
@@ -74,7 +74,7 @@ def scaling_law(
     `scales` (n,) has the head of each. The `heads` (m,) are at `middle` (m,), in `unit` (m,).
     """
     n, f = len(own), n_features(len(heads))
-    basis, coefficients = _multiplied(heads, middle, unit, scales)
+    basis, coefficients = _log_scale_features(heads, middle, unit, scales)
     return Field(
         heads,
         middle,
@@ -89,7 +89,7 @@ def scaling_law(
     )
 
 
-def _multiplied(
+def _log_scale_features(
     heads: np.ndarray, mid: np.ndarray, unit: np.ndarray, scales: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The basis (r, F) and coefficients (r + 1, n) of log scales that are themselves heads: `scales` (n,), -1

@@ -24,7 +24,15 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.csgraph import connected_components
 
-from .heads import FAINT_HEAD, HEAD, MOST_HEADS, MOST_OF_ONE, choose_heads, strengths_of, without_locations
+from .heads import (
+    FAINT_HEAD,
+    HEAD,
+    MOST_HEADS,
+    MOST_OF_ONE,
+    choose_heads,
+    strengths_of,
+    without_locations,
+)
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
 
@@ -141,9 +149,13 @@ def find_tied_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray, t
         of_own = _strengths_in(density, coupling, x, own, possible)
         if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
             of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
+            means = [_means_of(coupling, one, strengths, tied) for one, strengths in of_each]
         else:
-            of_each = [(own, of_own)]
-        found = (_tied_part(density, coupling, x, one, strengths, tied) for one, strengths in of_each)
+            of_each, means = [(own, of_own)], [np.zeros(0, np.int64)]
+        found = (
+            _tied_part(density, coupling, x, one, strengths, of_one)
+            for (one, strengths), of_one in zip(of_each, means, strict=True)
+        )
         parts += [part for part in found if part is not None]
     return parts
 
@@ -153,7 +165,7 @@ def have_too_many_heads(density: ScaledDensity, coupling: Coupling, x: np.ndarra
     if not any(one.divided for one in tied.series):
         return False
     _, of_heads = _strengths_of_all(density, coupling, x, tied)
-    return sum(strength > HEAD for strength in of_heads.values()) > MOST_OF_ONE
+    return len(choose_heads(of_heads, most=len(of_heads))) > MOST_OF_ONE
 
 
 def _strengths_of_all(
@@ -218,28 +230,29 @@ def _tied_part(
     x: np.ndarray,
     own: np.ndarray,
     strengths: dict[int, float],
-    tied: Tied,
+    means: np.ndarray,
 ) -> Part | None:
-    """The series with the coordinates `own` (n,), to whose curvature others have such `strengths`, and its
-    means; None if it has no heads.
+    """The series with the coordinates `own` (n,), to whose curvature others have such `strengths`, and with
+    the `means` (k,); None if it has no heads.
     """
     heads = choose_heads(strengths)
     if not len(heads):
         return None
-    own = np.union1d(
-        own, _means_of(coupling, own, np.setdiff1d(np.flatnonzero(tied.may_be_head), heads), tied)
-    )
-    places = np.union1d(own, heads)
+    wide = np.union1d(heads, means)
+    places = np.union1d(own, wide)
     part, of_part = _restrict(density, coupling, x, places)
     among = np.searchsorted(places, heads)
-    of_part = of_part._replace(wide=tied.may_be_head[places])
+    of_part = of_part._replace(wide=np.isin(places, wide))
     return Part(places, part, of_part, among, among, alone=False)
 
 
-def _means_of(coupling: Coupling, own: np.ndarray, possible: np.ndarray, tied: Tied) -> np.ndarray:
-    """Those that are `possible` (k,) on which the series `own` (n,) depends, and no other latent."""
+def _means_of(coupling: Coupling, own: np.ndarray, strengths: dict[int, float], tied: Tied) -> np.ndarray:
+    """Those that may be heads, but by their `strengths` are none of the series `own` (n,), on which this
+    depends and no other latent does.
+    """
     others = ~tied.may_be_head
     others[own] = False
+    possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), choose_heads(strengths))
     pattern = coupling.pattern[:, possible]
     share = np.asarray(pattern[own].mean(axis=0)).ravel()
     elsewhere = np.asarray(pattern[others].sum(axis=0)).ravel()
