@@ -38,6 +38,7 @@ from .several import (
     SHORTEST,
     Part,
     Tied,
+    are_all_series,
     are_tied,
     cost_of_precision,
     find_parts,
@@ -365,9 +366,10 @@ def _find_precision(
     if few_wide and x.size >= LEAST_SIZE and are_tied(coupling.pattern[narrow][:, narrow], LEAST_TIED):
         strengths = strengths_of(density, x, coupling)
         of_heads = without_locations(density, x, coupling, strengths)
-        sparse = Precision(density, coupling, choose_heads_of_one(of_heads))
-        if sparse.cost > LARGEST_COST[len(sparse.heads)]:
-            sparse = Precision(density, coupling, choose_heads(of_heads))
+        sparse = Precision(density, coupling, choose_heads(of_heads))
+        if are_all_series(coupling, variables):  # beside effects of groups, these have a law of their own
+            more = Precision(density, coupling, choose_heads_of_one(of_heads))
+            sparse = more if more.cost <= LARGEST_COST[len(more.heads)] else sparse
         if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
             if len(sparse.heads) > MOST_HEADS:
                 density.allow(min(most_dense, LARGEST_DENSE))

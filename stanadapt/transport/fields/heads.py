@@ -14,7 +14,7 @@ from .probes import Coupling, ScaledDensity
 
 MOST_HEADS = 4
 # One field for all, with a sparse precision, may have more, but strong ones: each takes half as many modes
-# again. Those of walks in a regression have 0.36 to 1.3. Weaker ones (0.02 to 0.24) have other laws.
+# again. Those of walks in a regression have 0.36 to 1.3. Weaker ones, 0.02 to 0.24, have other laws.
 MOST_OF_ONE, STRONG_HEAD = 6, 0.3
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
 FAINT_HEAD = 1e-4  # or by this, if no modes are found: the scale of a walk does nothing while it is small

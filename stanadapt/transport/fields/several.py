@@ -95,11 +95,8 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
     """The series among the `variables` (d,) beside which there are other latents, or more series; None if
     there are none, or if nothing may be a head of theirs, or too much.
     """
-    found = _series_among(coupling, variables, SHORTEST)
-    series = [TiedSeries(own, divide_series(coupling, own)) for own in found]
-    sizes = {len(one.divided) for one in series if one.divided}  # of a vector with a scale for each of such
-    counts = np.bincount(variables)
-    are_heads = (counts < SHORTEST) | np.isin(counts, [*sizes])
+    series, are_heads = _series_and_heads(coupling, variables)
+    sizes = {len(one.divided) for one in series if one.divided}
     may_be_head = are_heads[variables]
     if (
         not series
@@ -113,6 +110,23 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
 def has_series(coupling: Coupling, variables: np.ndarray) -> bool:
     """Whether one of the `variables` (d,) is a series that is long enough to have a field alone."""
     return len(_series_among(coupling, variables, LEAST_TIED)) > 0
+
+
+def are_all_series(coupling: Coupling, variables: np.ndarray) -> bool:
+    """Whether each of the `variables` (d,) is a series or a matrix of series, but those that may be heads."""
+    series, are_heads = _series_and_heads(coupling, variables)
+    return len(series) == np.count_nonzero(~are_heads)
+
+
+def _series_and_heads(coupling: Coupling, variables: np.ndarray) -> tuple[list[TiedSeries], np.ndarray]:
+    """The series among the `variables` (d,), and whether each variable may be heads: it is small, or has as
+    many coordinates as there are series in a matrix, which may have a scale each.
+    """
+    found = _series_among(coupling, variables, SHORTEST)
+    series = [TiedSeries(own, divide_series(coupling, own)) for own in found]
+    counts = np.bincount(variables)
+    sizes = [len(one.divided) for one in series if one.divided]
+    return series, (counts < SHORTEST) | np.isin(counts, sizes)
 
 
 def _series_among(coupling: Coupling, variables: np.ndarray, shortest: int) -> list[np.ndarray]:
