@@ -1096,8 +1096,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "are_heads = (counts < SHORTEST) | np.isin(counts, [*sizes])",
-        "are_heads = counts < SHORTEST",
+        "return series, (counts < SHORTEST) | np.isin(counts, sizes)",
+        "return series, counts < SHORTEST",
         unit("test_tied_series", "test_a_matrix_with_many_scales_has_a_field_for_each_series"),
     ),
     Mutation(
