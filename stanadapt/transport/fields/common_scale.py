@@ -21,9 +21,7 @@ from .innovation_search import MOST_CANDIDATES, Innovations
 from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, have_ties
 
 _MOVE = 0.5  # of a candidate, in units
-_RATE_ERROR = (
-    1e-3  # of the rate at which a curvature changes with a candidate, which is 0, 1 or 2 for a scale
-)
+_RATE_ERROR = 1e-3  # of the rate at which what data say of a latent changes with a scale, 0 or 1
 _LEAST_SHARE = 0.5  # of a variable's coordinates that are multiplied
 
 

@@ -21,8 +21,9 @@ from .heads import (
     DELTA,
     FAINT_HEAD,
     MOST_HEADS,
+    MOST_OF_ONE,
+    STRONG_HEAD,
     choose_heads,
-    choose_heads_of_one,
     strengths_of,
     without_locations,
 )
@@ -120,8 +121,8 @@ def learn_field(
             taken += more_yet
             if found is not None:
                 return found, taken
-            series, more = find_common_scales(evaluate, x, unit, variables)
-            taken += more
+            series, more_yet = find_common_scales(evaluate, x, unit, variables)
+            taken, more = taken + more_yet, more + more_yet
             if series is not None:
                 evaluate, x, unit = density_in(series.rows), series.x, series.unit
         neighbours = x.size + 1 if coupling is None else 0
@@ -367,9 +368,11 @@ def _find_precision(
         strengths = strengths_of(density, x, coupling)
         of_heads = without_locations(density, x, coupling, strengths)
         sparse = Precision(density, coupling, choose_heads(of_heads))
-        if are_all_series(coupling, variables):  # beside effects of groups, these have a law of their own
-            more = Precision(density, coupling, choose_heads_of_one(of_heads))
-            sparse = more if more.cost <= LARGEST_COST[len(more.heads)] else sparse
+        strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
+        # Beside effects of groups, these have a law of their own.
+        if len(strong) > MOST_HEADS and are_all_series(coupling, variables):
+            more = Precision(density, coupling, strong)
+            sparse = more if more.cost <= LARGEST_COST[len(strong)] else sparse
         if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
             if len(sparse.heads) > MOST_HEADS:
                 density.allow(min(most_dense, LARGEST_DENSE))

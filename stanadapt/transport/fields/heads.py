@@ -32,12 +32,6 @@ def choose_heads(strengths: dict[int, float], least: float = HEAD, most: int = M
     return np.array(sorted(chosen[:most]), np.int64)
 
 
-def choose_heads_of_one(strengths: dict[int, float]) -> np.ndarray:
-    """The same for one field with a sparse precision."""
-    strong = choose_heads(strengths, STRONG_HEAD, MOST_OF_ONE)
-    return strong if len(strong) > MOST_HEADS else choose_heads(strengths)
-
-
 class _Change:
     """The change of the curvature between two points, over coordinates that are not wide.
 
