@@ -1054,8 +1054,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "return len(choose_heads(of_heads, most=len(of_heads))) > MOST_OF_ONE",
-        "return len(choose_heads(of_heads)) > MOST_OF_ONE",
+        "return len(choose_heads(self.of_heads, most=len(self.of_heads))) > MOST_OF_ONE",
+        "return len(choose_heads(self.of_heads)) > MOST_OF_ONE",
         unit("test_tied_series", "test_the_mean_of_a_series_is_a_latent_of_its_field"),
     ),
     Mutation(
@@ -1096,7 +1096,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "return series, (counts < SHORTEST) | np.isin(counts, sizes)",
+        "return series, (counts < SHORTEST) | np.isin(counts, list(_numbers_of_series(series)))",
         "return series, counts < SHORTEST",
         unit("test_tied_series", "test_a_matrix_with_many_scales_has_a_field_for_each_series"),
     ),

@@ -56,10 +56,14 @@ def epidemic() -> tuple[Any, list[str], np.ndarray]:
     return density, list(density.model.unconstrained_names()), np.concatenate(([-2.3, 3.0, 2.0], z))
 
 
-def scales_found(last: str) -> list[str] | None:
-    """The scale of each latent of SUMS that is multiplied by one; None if nothing is found."""
+def scales_found(last: str, n_silent: int = 0) -> list[str] | None:
+    """The scale of each latent of SUMS that is multiplied by one; None if nothing is found.
+
+    Data say nothing of the first `n_silent` latents.
+    """
     rng = np.random.default_rng(3)
     M = rng.normal(size=(N, N))
+    M[:, :n_silent] = 0.0
     data = {"N": N, "M": M.tolist(), "y": (M @ rng.normal(size=N)).tolist()}
     density = ProgramDensity(SUMS.format(last=last), data)
     names = list(density.model.unconstrained_names())
@@ -89,6 +93,11 @@ def test_what_changes_with_a_scale_in_another_way_is_left(last: str) -> None:
 
 def test_each_has_its_own_scale() -> None:
     assert scales_found("exp(a)") == ["u"] * 20 + ["a"] * 10
+
+
+@pytest.mark.filterwarnings("error")
+def test_latents_of_which_data_say_nothing_are_left() -> None:
+    assert scales_found("1.0", 5) == [""] * 5 + ["u"] * 15 + [""] * 10
 
 
 def test_the_point_in_its_units() -> None:

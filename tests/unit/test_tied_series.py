@@ -21,8 +21,8 @@ from stanadapt.transport.fields.several import (
     cost_of_precision,
     divide_series,
     find_tied_parts,
-    have_too_many_heads,
     series_beside_others,
+    strengths_of_all,
 )
 
 TIMES, PLACES, GROUPS = 24, 18, 8
@@ -173,9 +173,12 @@ def test_the_mean_of_a_series_is_a_latent_of_its_field() -> None:
     tied = series_beside_others(coupling, variables)
     assert tied is not None
     assert cost_of_precision(scaled, coupling, tied)[0] <= LARGEST_COST[MOST_HEADS]
-    assert have_too_many_heads(scaled, coupling, x / 0.5, tied)
-    parts = find_tied_parts(scaled, coupling, x / 0.5, tied)
+    strengths = strengths_of_all(scaled, coupling, x / 0.5, tied)
+    assert strengths.are_too_many()
+    before = scaled.gradients
+    parts = find_tied_parts(scaled, coupling, x / 0.5, tied, strengths)
     assert len(parts) == SERIES
+    assert scaled.gradients - before < before  # the strengths are not taken again
     for k, part in enumerate(parts, 1):
         heads = {names[i] for i in part.places[part.heads]}
         assert {f"a.{k}", f"log_s.{k}"} <= heads

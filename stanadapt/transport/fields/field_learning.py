@@ -36,8 +36,10 @@ from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
     LEAST_TIED,
+    MANY_PARTS,
     SHORTEST,
     Part,
+    StrengthsOfAll,
     Tied,
     are_all_series,
     are_tied,
@@ -45,10 +47,11 @@ from .several import (
     find_parts,
     find_tied_parts,
     has_series,
-    have_too_many_heads,
     series_beside_others,
+    strengths_of_all,
     without_short,
 )
+from .worth import is_worth_more
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 # A head changes the curvature of a dense precision by this; the second one where heads would be too many.
@@ -73,6 +76,9 @@ MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last o
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 LARGEST_SEVERAL = 60_000  # of several fields, where draws without them cost more
+# The first ones of many series tell whether all are worth their gradients, and whether there are enough: not
+# if so many of them have no field. A search for the place of the heads ends after half of its gradients.
+TRIED, WITHOUT, RAN_OUT = 3, 2, 0.5
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
 # Of such a block: the four of a process and of its log noise are not found in so many gradients.
 MOST_HEADS_LARGE = 2
@@ -192,14 +198,18 @@ def _learn_all(
     if tied is None:
         return learn_one()
 
+    strengths: StrengthsOfAll | None = None
+
     def learn_each(tied: Tied) -> Learned | None:
-        return _learn_tied_series(density, coupling, x, variables, tied, most_dense)
+        return _learn_tied_series(density, coupling, x, variables, tied, most_dense, strengths)
 
     cost, n_heads = cost_of_precision(density, coupling, tied)
     if cost > LARGEST_WHOLE:
         return learn_one()
     is_cheap = cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size)
-    if is_cheap and not have_too_many_heads(density, coupling, x, tied):
+    if is_cheap and tied.has_matrices():
+        strengths = strengths_of_all(density, coupling, x, tied)
+    if is_cheap and not (strengths and strengths.are_too_many()):
         found = learn_one()
         return learn_each(without_short(tied)) if found is None and last else found
     found = learn_each(tied)
@@ -223,20 +233,45 @@ def _learn_tied_series(
     variables: np.ndarray,
     tied: Tied,
     most_dense: float,
+    strengths: StrengthsOfAll | None = None,
 ) -> Learned | None:
     """The fields of series that data tie, each given all other latents."""
-    parts = find_tied_parts(density, coupling, x, tied)
+    parts = find_tied_parts(density, coupling, x, tied, strengths)
     return _learn_several(density, parts, x, variables, most_dense) if parts else None
 
 
 def _learn_several(
     density: ScaledDensity, parts: Sequence[Part], x: np.ndarray, variables: np.ndarray, most_dense: float
 ) -> Learned | None:
-    """The fields of several series."""
+    """The fields of several series.
+
+    Those for which gradients were too few are learned at the end, with what others have left. Many series
+    have none if most of the first ones have none, or are not worth what all would take.
+    """
     whole = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
-    density.allow(density.gradients + whole)
-    most = whole / len(parts)
-    found = [(part, _learn_part(part, x[part.places], variables[part.places], most)) for part in parts]
+    last = density.gradients + whole
+    density.allow(last)
+    tried = TRIED if len(parts) >= MANY_PARTS else 0
+
+    def learn(part: Part, most: float, is_worth: Callable[[Design], bool] | None = None) -> Learned | None:
+        return _learn_part(part, x[part.places], variables[part.places], most, is_worth)
+
+    def is_worth_all(design: Design) -> bool:
+        return design.precision.density.gradients * len(parts) <= MOST_GRADIENTS or is_worth_more(design)
+
+    of_parts: list[Learned | None] = []
+    again: list[int] = []
+    for k, part in enumerate(parts):
+        of_parts.append(learn(part, whole / len(parts), is_worth_all if k < tried else None))
+        if of_parts[k] is None and (k < tried or part.density.spent > RAN_OUT):
+            again.append(k)
+        if k < tried and len(again) == WITHOUT:
+            return None
+    each = (last - density.gradients) / max(len(again), 1)
+    if each > whole / len(parts):
+        for k in again:
+            of_parts[k] = learn(parts[k], each)
+    found = zip(parts, of_parts, strict=True)
     learned = [(part.places, own) for part, own in found if own is not None and len(own.rows)]
     if not learned:
         return None
@@ -257,8 +292,15 @@ def _learn_several(
     )
 
 
-def _learn_part(part: Part, x: np.ndarray, variables: np.ndarray, most: float) -> Learned | None:
-    """The field of one of several series, around `x` (k,), in at most so many gradients."""
+def _learn_part(
+    part: Part,
+    x: np.ndarray,
+    variables: np.ndarray,
+    most: float,
+    is_worth: Callable[[Design], bool] | None = None,
+) -> Learned | None:
+    """The field of one of several series, around `x` (k,), in at most so many gradients, if it
+    is worth them."""
 
     def find(coupling: Coupling, x: np.ndarray) -> _Known | None:
         sparse = Precision(part.density, coupling, part.heads)
@@ -266,7 +308,9 @@ def _learn_part(part: Part, x: np.ndarray, variables: np.ndarray, most: float) -
 
     part.density.limit(most)
     try:
-        found = _learn(part.density, part.coupling, x, variables, find, alone=part.alone, whole=False)
+        found = _learn(
+            part.density, part.coupling, x, variables, find, alone=part.alone, whole=False, is_worth=is_worth
+        )
     except (np.linalg.LinAlgError, ValueError):  # after an overflow
         return None
     return None if part.density.spent >= 1.0 else found
@@ -281,6 +325,7 @@ def _learn(
     *,
     alone: bool = True,
     whole: bool = True,
+    is_worth: Callable[[Design], bool] | None = None,
 ) -> Learned | None:
     """The field around `x` (d,), in units, whose precision `find` finds.
 
@@ -320,6 +365,8 @@ def _learn(
     design = find_design(precision, place, tails=False)
     if _has_no_use(design):
         return none
+    if is_worth is not None and not is_worth(design):
+        return None
     follow_tails(design)
     if precision.dense and not changes(design.points()[1]):
         return None

@@ -80,18 +80,22 @@ def find_innovations(
     laws, scales = _fit(density, x, unit, variables, members, series, scaled=scaled)
     if not laws:
         return None, density.gradients
-    parts = [field_rows(law, 0, INNOVATIONS) for law in laws]
-    parts[0][0, N_GRADIENTS] = density.gradients
-    rows = np.concatenate(in_one_chain(parts))
-
-    there, scale = x.copy(), unit.copy()
-    innovations.into_u(rows, there)
+    rows = np.concatenate(in_one_chain([field_rows(law, 0, INNOVATIONS) for law in laws]))
+    scale = unit.copy()
     for own, one in found:
         of_later = sum(np.append(np.square(rho[lag:]), np.zeros(lag)) for lag, rho in enumerate(one.rho, 1))
         scale[own] = 1.0 / np.sqrt(1.0 + of_later + np.maximum(one.curvature, 0.0))
     own = np.concatenate(members)
     scale[own] *= np.where(scales >= 0, np.exp(x[scales]), 1.0)
-    return Innovations(rows, there, scale, density.gradients), density.gradients
+    return as_innovations(rows, x, scale, density.gradients), density.gradients
+
+
+def as_innovations(rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients: int) -> Innovations:
+    """The series that a map's `rows` make, from a point `x` (d,) outside of them; `unit` (d,) is in them."""
+    there = x.copy()
+    rows[0, N_GRADIENTS] = gradients
+    innovations.into_u(rows, there)
+    return Innovations(rows, there, unit, gradients)
 
 
 def _may_have_effects(

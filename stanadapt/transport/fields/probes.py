@@ -100,11 +100,12 @@ class ScaledDensity:
 
 
 def two_columns(
-    density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.ndarray
+    density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.ndarray | None
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Columns (d,) of -H at `x` (d,) for two of the coordinates `own` (n,), and their places among these.
 
-    They are NaN where a score is missing. `here` (d,) is the score at `x`.
+    They are NaN where a score is missing. `here` (d,) is the score at `x`; without it the
+    differences are central.
     """
     for place in (len(own) // 3, 2 * len(own) // 3):
         yield place, density.curvatures(x, axes(x.size, own[[place]]), here)[0]

@@ -42,6 +42,8 @@ _MOST_SMALL = 40  # coordinates may be heads of series that data tie
 # What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
 # their curvature is at most this share of what it was.
 _LOOSER, _LESS = 1.5, 0.9
+MANY_PARTS = 8  # series are many
+_STILL_HOLD = 4.0  # series, of what many tell of the heads that they share
 _SHARE = 0.2  # of the latents of a series that a coordinate is coupled to, which may be one of its heads
 
 
@@ -69,6 +71,21 @@ class Tied(NamedTuple):
     series: list[TiedSeries]
     may_be_head: np.ndarray  # (d,) whether a coordinate may be a head
 
+    def has_matrices(self) -> bool:
+        """Whether there are series in a matrix, which may have a field each."""
+        return any(one.divided for one in self.series)
+
+
+class StrengthsOfAll(NamedTuple):
+    """How much each coordinate that may be a head changes the curvature of all latents."""
+
+    of_all: dict[int, float]
+    of_heads: dict[int, float]  # without locations
+
+    def are_too_many(self) -> bool:
+        """Whether there are more heads than one field may have."""
+        return len(choose_heads(self.of_heads, most=len(self.of_heads))) > MOST_OF_ONE
+
 
 def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> list[Part]:
     """The series around `x` (d,), in units, that may have a field each; none if one field may do for all."""
@@ -85,8 +102,10 @@ def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> lis
         return []
     times = np.bincount(np.concatenate(found), minlength=x.size)
     x = _loosen(density, coupling, x, np.array(sorted(heads)), times)
+    of_all = np.array([k for k in sorted(heads) if times[k] > 1], np.int64)
+    hold = _Hold(density, x, of_all, len(found)) if len(found) >= MANY_PARTS and len(of_all) else None
     return [
-        _part(density, coupling, x, places, of_part, times > 1)
+        _part(density, coupling, x, places, of_part, times > 1, hold)
         for places, of_part in zip(found, strengths, strict=True)
     ]
 
@@ -96,11 +115,10 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
     there are none, or if nothing may be a head of theirs, or too much.
     """
     series, are_heads = _series_and_heads(coupling, variables)
-    sizes = {len(one.divided) for one in series if one.divided}
     may_be_head = are_heads[variables]
     if (
         not series
-        or np.count_nonzero(~are_heads) + len(sizes) < 2
+        or np.count_nonzero(~are_heads) + len(_numbers_of_series(series)) < 2
         or not 0 < may_be_head.sum() <= _MOST_SMALL
     ):
         return None
@@ -125,8 +143,12 @@ def _series_and_heads(coupling: Coupling, variables: np.ndarray) -> tuple[list[T
     found = _series_among(coupling, variables, SHORTEST)
     series = [TiedSeries(own, divide_series(coupling, own)) for own in found]
     counts = np.bincount(variables)
-    sizes = [len(one.divided) for one in series if one.divided]
-    return series, (counts < SHORTEST) | np.isin(counts, sizes)
+    return series, (counts < SHORTEST) | np.isin(counts, list(_numbers_of_series(series)))
+
+
+def _numbers_of_series(series: list[TiedSeries]) -> set[int]:
+    """How many series there are in each matrix."""
+    return {len(one.divided) for one in series if one.divided}
 
 
 def _series_among(coupling: Coupling, variables: np.ndarray, shortest: int) -> list[np.ndarray]:
@@ -150,47 +172,42 @@ def cost_of_precision(density: ScaledDensity, coupling: Coupling, tied: Tied) ->
     return Precision(density, coupling, heads).cost, len(heads)
 
 
-def find_tied_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied) -> list[Part]:
+def find_tied_parts(
+    density: ScaledDensity,
+    coupling: Coupling,
+    x: np.ndarray,
+    tied: Tied,
+    strengths: StrengthsOfAll | None = None,
+) -> list[Part]:
     """The parts around `x` (d,), in units, of series that data tie; those without heads are left out.
 
-    A matrix that has more heads than one field may have is as many parts as it has series.
+    A matrix that has more heads than one field may have is as many parts as it has series. `strengths` are
+    those of `strengths_of_all`, if they are known.
     """
-    strengths, of_heads = _strengths_of_all(density, coupling, x, tied)
-    locations = set(strengths) - set(of_heads)
+    strengths = strengths or strengths_of_all(density, coupling, x, tied)
+    locations = set(strengths.of_all) - set(strengths.of_heads)
     possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
     parts: list[Part] = []
     for own, divided in tied.series:
         of_own = _strengths_in(density, coupling, x, own, possible)
         if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
             of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
-            means = [_means_of(coupling, one, strengths, tied) for one, strengths in of_each]
+            means = [_means_of(coupling, one, of_one, tied) for one, of_one in of_each]
         else:
             of_each, means = [(own, of_own)], [np.zeros(0, np.int64)]
         found = (
-            _tied_part(density, coupling, x, one, strengths, of_one)
-            for (one, strengths), of_one in zip(of_each, means, strict=True)
+            _tied_part(density, coupling, x, one, of_one, means_of_one)
+            for (one, of_one), means_of_one in zip(of_each, means, strict=True)
         )
         parts += [part for part in found if part is not None]
     return parts
 
 
-def have_too_many_heads(density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied) -> bool:
-    """Whether there are series in a matrix, which can be divided, and more heads than one field may have."""
-    if not any(one.divided for one in tied.series):
-        return False
-    _, of_heads = _strengths_of_all(density, coupling, x, tied)
-    return len(choose_heads(of_heads, most=len(of_heads))) > MOST_OF_ONE
-
-
-def _strengths_of_all(
-    density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied
-) -> tuple[dict[int, float], dict[int, float]]:
-    """How much each coordinate that may be a head changes the curvature of all latents, and the same without
-    locations.
-    """
+def strengths_of_all(density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied) -> StrengthsOfAll:
+    """Of each coordinate that may be a head, around `x` (d,), in units."""
     whole = coupling._replace(wide=tied.may_be_head)
-    strengths = strengths_of(density, x, whole)
-    return strengths, without_locations(density, x, whole, strengths)
+    of_all = strengths_of(density, x, whole)
+    return StrengthsOfAll(of_all, without_locations(density, x, whole, of_all))
 
 
 def divide_series(coupling: Coupling, own: np.ndarray) -> list[np.ndarray]:
@@ -323,8 +340,11 @@ def _part(
     places: np.ndarray,
     strengths: dict[int, float],
     shared: np.ndarray,
+    hold: _Hold | None,
 ) -> Part:
     """The part around `x` (d,) that has the coordinates `places` (k,), some of which are `shared` (d,).
+
+    Other series have a `hold` on some of these.
 
     A location that has a law of its own, with a mean that all series share say, is a head too: a latent
     depends on heads and on later latents alone.
@@ -332,7 +352,7 @@ def _part(
     outside = np.setdiff1d(np.arange(x.size), places)
     depends = np.zeros(x.size, bool)
     depends[places] = np.asarray(coupling.pattern[places][:, outside].sum(axis=1)).ravel() > 0
-    part, own = _restrict(density, coupling, x, places)
+    part, own = _restrict(density, coupling, x, places, hold)
     numbers = {int(k): i for i, k in enumerate(places)}
     of_heads = without_locations(part, x[places], own, {numbers[k]: strengths[k] for k in strengths})
     heads, possible = places[choose_heads(of_heads)], choose_heads(strengths, FAINT_HEAD)
@@ -343,7 +363,7 @@ def _part(
     places = np.setdiff1d(places, left_out)
     return Part(
         places,
-        *_restrict(density, coupling, x, places),
+        *_restrict(density, coupling, x, places, hold),
         np.searchsorted(places, heads),
         np.searchsorted(places, possible),
         not depends[heads.astype(np.int64)].any(),
@@ -351,17 +371,17 @@ def _part(
 
 
 def _restrict(
-    density: ScaledDensity, coupling: Coupling, x: np.ndarray, places: np.ndarray
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, places: np.ndarray, hold: _Hold | None = None
 ) -> tuple[ScaledDensity, Coupling]:
     """The density around `x` (d,) as a function of the coordinates `places` (k,) alone, and their coupling.
 
-    The gradients count for the whole density, too.
+    The gradients count for the whole density, too. The `hold` that others have on some of these is loosened.
     """
     place_of = np.full(x.size, -1)
     place_of[places] = np.arange(len(places))
     pattern = coupling.pattern[places][:, places].tocsc()
     inside = [k for k, members in enumerate(coupling.members) if np.all(place_of[members] >= 0)]
-    return density_within(density, x, places), Coupling(
+    return density_within(density, x, places, hold), Coupling(
         pattern,
         coupling.diagonal[places],
         wide_coordinates(pattern.toarray()),
@@ -370,17 +390,61 @@ def _restrict(
     )
 
 
-def density_within(density: ScaledDensity, x: np.ndarray, places: np.ndarray) -> ScaledDensity:
-    """The density around `x` (d,), in units, as a function of the coordinates `places` (k,) alone."""
-    return ScaledDensity(_Restricted(density, x, places), density.unit[places])
+def density_within(
+    density: ScaledDensity, x: np.ndarray, places: np.ndarray, hold: _Hold | None = None
+) -> ScaledDensity:
+    """The density around `x` (d,), in units, as a function of the coordinates `places` (k,) alone.
+
+    If others have a `hold` on some of these, it is loosened.
+    """
+    return ScaledDensity(_Restricted(density, x, places, hold), density.unit[places])
+
+
+class _Hold:
+    """What the latents of many series together tell of the heads that they share, while they stay.
+
+    While a series is looked at, the latents of all others stay where they are, and hold a shared head closer
+    than it is where they follow it. The law of the series would end where draws come later: in a panel of 25
+    series the scale of all was held to half of its standard deviation. So most of the hold is taken away, and
+    what is left is that of a few.
+    """
+
+    def __init__(self, density: ScaledDensity, x: np.ndarray, heads: np.ndarray, series: int) -> None:
+        """On the `heads` (k,), around `x` (d,), in units, of which so many `series` depend."""
+        self._density, self._x, self._heads = density, x, heads
+        self._taken = 1.0 - _STILL_HOLD / series
+        self._logp = density(x)[0]
+        self._known: dict[bytes, tuple[float, np.ndarray]] = {}
+
+    def loosen(self, points: np.ndarray, found: np.ndarray, scores: np.ndarray) -> None:
+        """Take it from log densities (n,), and from their scores (n, d), at points (n, d)."""
+        for row, point in enumerate(points):
+            told, slope = self._at(point[self._heads])
+            found[row] = found[row] - told if np.isfinite(told) else -np.inf
+            scores[row, self._heads] -= slope
+
+    def _at(self, heads: np.ndarray) -> tuple[float, np.ndarray]:
+        """At the shared heads (k,), with all else in place. Latents are looked for given heads, so that most
+        points have heads at which this is known.
+        """
+        key = heads.tobytes()
+        if key not in self._known:
+            moved = self._x.copy()
+            moved[self._heads] = heads
+            logp, score = self._density(moved)
+            self._known[key] = self._taken * (logp - self._logp), self._taken * score[self._heads]
+        return self._known[key]
 
 
 class _Restricted:
     """A density as a function of some of its coordinates, in the program's own."""
 
-    def __init__(self, density: ScaledDensity, x: np.ndarray, places: np.ndarray) -> None:
+    def __init__(
+        self, density: ScaledDensity, x: np.ndarray, places: np.ndarray, hold: _Hold | None = None
+    ) -> None:
         """All but the coordinates `places` (k,) stay at `x` (d,), in units."""
         self._density, self._x, self._places, self._unit = density, x, places, density.unit[places]
+        self._hold = hold
 
     def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
         """The log density at `x` (k,), whose score is written."""
@@ -391,5 +455,7 @@ class _Restricted:
         whole = np.tile(self._x, (len(points), 1))
         whole[:, self._places] = points / self._unit
         found, of_whole = self._density.at_all(whole)
+        if self._hold is not None:
+            self._hold.loosen(whole, found, of_whole)
         scores[:] = of_whole[:, self._places] / self._unit
         return found
