@@ -13,7 +13,7 @@ from stanadapt.transport.field_table import bends_of_heads, fields_of, split
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.learned_law import Learned
 from stanadapt.transport.fields.probes import ScaledDensity, couple
-from stanadapt.transport.fields.several import Part, find_parts
+from stanadapt.transport.fields.several import MANY_PARTS, Part, find_parts
 
 SERIES, LENGTH = 5, 24
 PANEL = """
@@ -89,6 +89,28 @@ def test_a_head_of_all_series_is_one_of_each() -> None:
     parts, names = parts_of(panel(declared="real u;", priors="u ~ std_normal();", noise="exp(u)"))
     assert [heads_of(part, names) for part in parts] == [["u", f"log_s.{k}"] for k in range(1, SERIES + 1)]
     assert not any(part.alone for part in parts)
+
+
+@pytest.mark.parametrize("series", [SERIES, 2 * SERIES])
+def test_many_series_hold_what_they_share_as_few_would(series: int) -> None:
+    """In the density of each, with its latents in place, there is the hold of four on the noise of all."""
+    program = panel(declared="real u;", priors="u ~ std_normal();", noise="exp(u)")
+    density, names, _, x = begin(program, series)
+    parts, _ = parts_of(program, series)
+    part, u = parts[-1], names.index("u")
+    here, there = x / 0.5, x / 0.5
+    there[u] += 0.8
+    (logp, _), (moved, slope) = (part.density(point[part.places]) for point in (here, there))
+    score = np.empty(x.size)
+    whole = -density(here * 0.5, score)
+    whole += density(there * 0.5, score)
+    held = 1.0 if series < MANY_PARTS else 4.0 / series
+    assert np.isclose(moved - logp, held * whole)
+    assert np.isclose(slope[part.places == u][0], held * 0.5 * score[u])
+    there[part.places[0]] += 0.3  # of the latents, of which nothing is taken
+    _, with_latents = part.density(there[part.places])
+    density(there * 0.5, score)
+    assert np.allclose(with_latents[part.places != u], 0.5 * score[part.places[part.places != u]])
 
 
 def test_a_location_of_all_series_has_no_part() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..composition import change_coordinates
 from ..field import Field
-from ..field_table import factors_in, field_rows, join_fields
+from ..field_table import factors_in, field_rows
 from ..map_table import no_transport
 from .beside_effects import given_standard_effects
 from .common_scale import find_common_scales
@@ -36,7 +36,6 @@ from .precision import Precision
 from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
     LEAST_TIED,
-    MANY_PARTS,
     SHORTEST,
     Part,
     StrengthsOfAll,
@@ -51,7 +50,7 @@ from .several import (
     strengths_of_all,
     without_short,
 )
-from .worth import is_worth_more
+from .several_learning import learn_several
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 # A head changes the curvature of a dense precision by this; the second one where heads would be too many.
@@ -76,9 +75,6 @@ MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last o
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 LARGEST_SEVERAL = 60_000  # of several fields, where draws without them cost more
-# The first ones of many series tell whether all are worth their gradients, and whether there are enough: not
-# if so many of them have no field. A search for the place of the heads ends after half of its gradients.
-TRIED, WITHOUT, RAN_OUT = 3, 2, 0.5
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
 # Of such a block: the four of a process and of its log noise are not found in so many gradients.
 MOST_HEADS_LARGE = 2
@@ -243,53 +239,9 @@ def _learn_tied_series(
 def _learn_several(
     density: ScaledDensity, parts: Sequence[Part], x: np.ndarray, variables: np.ndarray, most_dense: float
 ) -> Learned | None:
-    """The fields of several series.
-
-    Those for which gradients were too few are learned at the end, with what others have left. Many series
-    have none if most of the first ones have none, or are not worth what all would take.
-    """
-    whole = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
-    last = density.gradients + whole
-    density.allow(last)
-    tried = TRIED if len(parts) >= MANY_PARTS else 0
-
-    def learn(part: Part, most: float, is_worth: Callable[[Design], bool] | None = None) -> Learned | None:
-        return _learn_part(part, x[part.places], variables[part.places], most, is_worth)
-
-    def is_worth_all(design: Design) -> bool:
-        return design.precision.density.gradients * len(parts) <= MOST_GRADIENTS or is_worth_more(design)
-
-    of_parts: list[Learned | None] = []
-    again: list[int] = []
-    for k, part in enumerate(parts):
-        of_parts.append(learn(part, whole / len(parts), is_worth_all if k < tried else None))
-        if of_parts[k] is None and (k < tried or part.density.spent > RAN_OUT):
-            again.append(k)
-        if k < tried and len(again) == WITHOUT:
-            return None
-    each = (last - density.gradients) / max(len(again), 1)
-    if each > whole / len(parts):
-        for k in again:
-            of_parts[k] = learn(parts[k], each)
-    found = zip(parts, of_parts, strict=True)
-    learned = [(part.places, own) for part, own in found if own is not None and len(own.rows)]
-    if not learned:
-        return None
-    times = np.bincount(np.concatenate([places for places, _ in learned]), minlength=x.size)
-    log_scale, directions, variances = np.zeros(x.size), [], []
-    for places, own in learned:
-        log_scale[places] += np.log(own.scale)
-        for direction, variance in zip(own.directions, own.variances, strict=True):
-            if not direction[times[places] > 1].any():  # those of two parts need not be orthogonal
-                directions.append(np.zeros(x.size))
-                directions[-1][places] = direction
-                variances.append(variance)
-    return Learned(
-        join_fields([own.rows for _, own in learned], [places for places, _ in learned]),
-        np.exp(log_scale / np.maximum(times, 1)),
-        np.array(directions).reshape(len(variances), x.size),
-        np.array(variances),
-    )
+    """The fields of several series."""
+    most = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
+    return learn_several(density, parts, x, variables, MOST_GRADIENTS, most, _learn_part)
 
 
 def _learn_part(
@@ -297,10 +249,13 @@ def _learn_part(
     x: np.ndarray,
     variables: np.ndarray,
     most: float,
-    is_worth: Callable[[Design], bool] | None = None,
+    is_worth: Callable[[Design], bool],
+    root: np.ndarray | None,
 ) -> Learned | None:
-    """The field of one of several series, around `x` (k,), in at most so many gradients, if it
-    is worth them."""
+    """The field of one of several series, around `x` (k,), in at most so many gradients, if it is worth it.
+
+    The search for the place of the heads begins with the reach of `root`.
+    """
 
     def find(coupling: Coupling, x: np.ndarray) -> _Known | None:
         sparse = Precision(part.density, coupling, part.heads)
@@ -309,7 +264,15 @@ def _learn_part(
     part.density.limit(most)
     try:
         found = _learn(
-            part.density, part.coupling, x, variables, find, alone=part.alone, whole=False, is_worth=is_worth
+            part.density,
+            part.coupling,
+            x,
+            variables,
+            find,
+            alone=part.alone,
+            whole=False,
+            is_worth=is_worth,
+            root=root,
         )
     except (np.linalg.LinAlgError, ValueError):  # after an overflow
         return None
@@ -325,7 +288,8 @@ def _learn(
     *,
     alone: bool = True,
     whole: bool = True,
-    is_worth: Callable[[Design], bool] | None = None,
+    is_worth: Callable[[Design], bool] = lambda _: True,
+    root: np.ndarray | None = None,
 ) -> Learned | None:
     """The field around `x` (d,), in units, whose precision `find` finds.
 
@@ -342,7 +306,7 @@ def _learn(
             return None
         precision, x, possible = known
         try:
-            place = find_place(precision, x, patient=not _may_be_heads(precision))
+            place = find_place(precision, x, patient=not _may_be_heads(precision), root=root)
             if place is None and len(possible) > len(precision.heads):
                 precision = Precision(density, precision.coupling, possible)
                 place = find_place(precision, x)
@@ -365,7 +329,7 @@ def _learn(
     design = find_design(precision, place, tails=False)
     if _has_no_use(design):
         return none
-    if is_worth is not None and not is_worth(design):
+    if not is_worth(design):
         return None
     follow_tails(design)
     if precision.dense and not changes(design.points()[1]):

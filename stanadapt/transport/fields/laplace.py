@@ -247,11 +247,14 @@ def mode_at(
     return find_mode(precision, x, factor)
 
 
-def find_place(precision: Precision, x: np.ndarray, *, patient: bool = True) -> HeadPosterior | None:
+def find_place(
+    precision: Precision, x: np.ndarray, *, patient: bool = True, root: np.ndarray | None = None
+) -> HeadPosterior | None:
     """Where the heads are, from `x` (d,); None if it is not found.
 
-    If it is not `patient`, the search ends where a mode shows that other coordinates are heads: given the
-    heads the log density of the latents is mostly concave.
+    The first design has the reach of `root` (m, m), in units, such as that of another posterior that is like
+    this one. If the search is not `patient`, it ends where a mode shows that other coordinates are heads:
+    given the heads the log density of the latents is mostly concave.
 
     Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode. After
     a step that went too far, the next design is half as wide, around the best heads that were seen.
@@ -265,7 +268,7 @@ def find_place(precision: Precision, x: np.ndarray, *, patient: bool = True) -> 
     if m == 0:
         mode = find_mode(precision, x)
         return None if mode is None else HeadPosterior(np.zeros(0), np.zeros((0, 0)), mode)
-    root = np.diag(_FIRST_REACH / density.unit[heads])
+    root = np.diag(_FIRST_REACH / density.unit[heads]) if root is None else root
     middle = best = mode_at(precision, x[heads], x)
     if middle is not None and middle.damped > _FEW_DAMPED and not patient:
         return None
