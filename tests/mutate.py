@@ -1143,6 +1143,44 @@ MUTATIONS = [
         unit("test_correlated_effects", "test_nothing_is_turned_for_effects_that_need_no_axes"),
     ),
     Mutation(
+        "transport/fields/several_learning.py",
+        "if is_first and len(again) == _WITHOUT:",
+        "if False:",
+        unit("test_several_learning", "test_many_series_have_no_fields_if_the_first_ones_have_none"),
+    ),
+    Mutation(
+        "transport/fields/several_learning.py",
+        "if more > each:",
+        "if False:",
+        unit("test_several_learning", "test_a_series_for_which_gradients_were_too_few_gets_what_is_left"),
+    ),
+    Mutation(
+        "transport/fields/worth.py",
+        "divergence = 0.5 * (np.sum(covariance * precision) - n - change)",
+        "divergence = 0.25 * (np.sum(covariance * precision) - n - change)",
+        unit("test_several_learning", "test_latents_that_tell_much_of_a_head"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "self._taken = 1.0 - 1.0 / series - (_REACH**-2 - 1.0 / series) * left",
+        "self._taken = 1.0 - _REACH**-2 * left",
+        unit(
+            "test_several_fields", "test_what_many_series_tell_of_a_shared_head_is_loosened_where_it_is_much"
+        ),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "return float(left) if slope**2 < _FAR**2 * left else 0.0",
+        "return float(left)",
+        unit("test_several_fields", "test_it_is_not_where_the_head_is_far_from_its_mode"),
+    ),
+    Mutation(
+        "transport/fields/common_scale.py",
+        "are_multiplied = is_known & (np.abs(of_each - 1.0) < _RATE_ERROR)",
+        "are_multiplied = ~is_known | (np.abs(of_each - 1.0) < _RATE_ERROR)",
+        unit("test_common_scale", "test_latents_of_which_data_say_nothing_are_left"),
+    ),
+    Mutation(
         "transport/fields/several.py",
         "return Part(places, part, of_part, among, among, alone=False)",
         "return Part(places, part, of_part, among[:1], among[:1], alone=False)",
@@ -1244,7 +1282,7 @@ MUTATIONS = [
         unit("test_several_fields", "test_the_law_of_heads_is_learned_where_they_depend_on_nothing_else"),
     ),
     Mutation(
-        "transport/fields/field_learning.py",
+        "transport/fields/several_learning.py",
         "log_scale[places] += np.log(own.scale)",
         "log_scale += np.log(own.scale).sum()",
         unit("test_several_fields", "test_all_latents_are_normal_in_the_coordinates_of_their_fields"),

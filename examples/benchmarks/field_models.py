@@ -386,6 +386,36 @@ model {
 }
 """
 
+# Counts of persons, whose levels and persistences are a population's, and whose innovations have one scale.
+PANEL = """
+data { int J; int T; array[J, T] int y; }
+parameters {
+  real mean_level;
+  real<lower=0> spread_of_levels;
+  real mean_persistence;
+  real<lower=0> spread_of_persistences;
+  vector[J] level;
+  vector[J] persistence;
+  real<lower=0> sigma;
+  matrix[J, T] h;
+}
+model {
+  mean_level ~ normal(0, 2);
+  spread_of_levels ~ std_normal();
+  mean_persistence ~ std_normal();
+  spread_of_persistences ~ normal(0, 0.5);
+  level ~ normal(mean_level, spread_of_levels);
+  persistence ~ normal(mean_persistence, spread_of_persistences);
+  sigma ~ std_normal();
+  for (j in 1 : J) {
+    real phi = tanh(persistence[j]);
+    h[j, 1] ~ normal(0, sigma / sqrt(1 - square(phi)));
+    h[j, 2 : T] ~ normal(phi * h[j, 1 : (T - 1)], sigma);
+    y[j] ~ poisson_log(level[j] + to_vector(h[j]));
+  }
+}
+"""
+
 PARTIES = """
 data {
   int<lower=1> T;
@@ -682,6 +712,13 @@ def stocks(length: int) -> dict[str, Any]:
     return {"T": length, "K": n, "y": y}
 
 
+def counts_of_a_panel(length: int, n: int = 12) -> dict[str, Any]:
+    rng = np.random.default_rng(34)
+    phi, level = np.tanh(rng.normal(0.6, 0.3, n)), rng.normal(1.0, 0.7, n)
+    h = np.array([autoregression(rng, length, each, 0.5) for each in phi])
+    return {"J": n, "T": length, "y": rng.poisson(np.exp(level[:, None] + h))}
+
+
 def persons(n: int) -> dict[str, Any]:
     rng, weeks = np.random.default_rng(33), 8
     h = rng.normal(0.5, 0.6, (n, 1)) + np.cumsum(0.3 * rng.normal(size=(n, weeks)), axis=1)
@@ -844,6 +881,7 @@ MODELS = {
     "stocks_noncentred": FieldModel(STOCKS_NONCENTRED, stocks, 100, np.nan),
     "places": FieldModel(PLACES, places, 60, np.nan),
     "persons": FieldModel(PERSONS, persons, 60, np.nan),
+    "panel": FieldModel(PANEL, counts_of_a_panel, 60, np.nan),
     "parties": FieldModel(PARTIES, shares_of_parties, 100, np.nan),
     "polls": FieldModel(POLLS, polls_of_states, 60, np.nan),
     "areas": FieldModel(AREAS, counts_of_areas, 6, np.nan),

@@ -10,10 +10,12 @@ from test_correlated_effects import ProgramDensity
 
 from densities import in_maps
 from stanadapt.transport.field_table import bends_of_heads, fields_of, split
+from stanadapt.transport.fields import several
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.learned_law import Learned
+from stanadapt.transport.fields.precision import Precision
 from stanadapt.transport.fields.probes import ScaledDensity, couple
-from stanadapt.transport.fields.several import MANY_PARTS, Part, find_parts
+from stanadapt.transport.fields.several import Part, find_parts
 
 SERIES, LENGTH = 5, 24
 PANEL = """
@@ -91,12 +93,17 @@ def test_a_head_of_all_series_is_one_of_each() -> None:
     assert not any(part.alone for part in parts)
 
 
-@pytest.mark.parametrize("series", [SERIES, 2 * SERIES])
-def test_many_series_hold_what_they_share_as_few_would(series: int) -> None:
-    """In the density of each, with its latents in place, there is the hold of four on the noise of all."""
-    program = panel(declared="real u;", priors="u ~ std_normal();", noise="exp(u)")
-    density, names, _, x = begin(program, series)
-    parts, _ = parts_of(program, series)
+NOISE_OF_ALL = panel(declared="real u;", priors="u ~ std_normal();", noise="exp(u)")
+
+
+@pytest.mark.parametrize(("series", "left", "reach"), [(SERIES, 0.2, 0.0), (10, 0.2, 1.2), (10, 0.5, 0.0)])
+def test_what_many_series_tell_of_a_shared_head_is_loosened_where_it_is_much(
+    monkeypatch: pytest.MonkeyPatch, series: int, left: float, reach: float
+) -> None:
+    """In the density of each, with its latents in place, so much is kept that the head reaches as far."""
+    monkeypatch.setattr(several, "_left_to_followers", lambda *_: left)
+    density, names, _, x = begin(NOISE_OF_ALL, series)
+    parts, _ = parts_of(NOISE_OF_ALL, series)
     part, u = parts[-1], names.index("u")
     here, there = x / 0.5, x / 0.5
     there[u] += 0.8
@@ -104,13 +111,27 @@ def test_many_series_hold_what_they_share_as_few_would(series: int) -> None:
     score = np.empty(x.size)
     whole = -density(here * 0.5, score)
     whole += density(there * 0.5, score)
-    held = 1.0 if series < MANY_PARTS else 4.0 / series
+    held = 1.0 / series + (reach**-2 - 1.0 / series) * left if reach else 1.0
     assert np.isclose(moved - logp, held * whole)
     assert np.isclose(slope[part.places == u][0], held * 0.5 * score[u])
     there[part.places[0]] += 0.3  # of the latents, of which nothing is taken
     _, with_latents = part.density(there[part.places])
     density(there * 0.5, score)
     assert np.allclose(with_latents[part.places != u], 0.5 * score[part.places[part.places != u]])
+
+
+@pytest.mark.parametrize(("u", "found"), [(-0.7, True), (1.5, False)])
+def test_it_is_not_where_the_head_is_far_from_its_mode(u: float, found: bool) -> None:
+    """What latents leave of the precision of a noise is 0.5 and more in a walk that data know well."""
+    density, names, variables, x = begin(NOISE_OF_ALL, 10)
+    x[names.index("u")] = u
+    scaled = ScaledDensity(density, np.full(x.size, 0.5))
+    coupling = couple(scaled, x / 0.5, variables)
+    assert coupling is not None
+    narrow = np.array([name.startswith("x") for name in names])
+    precision = Precision(scaled, coupling, np.flatnonzero(~narrow))
+    left = several._left_to_followers(precision, x / 0.5, names.index("u"))
+    assert (0.0 < left < 1.0) if found else left == 0.0
 
 
 def test_a_location_of_all_series_has_no_part() -> None:

@@ -33,6 +33,7 @@ from .heads import (
     strengths_of,
     without_locations,
 )
+from .laplace import find_mode
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
 
@@ -43,7 +44,11 @@ _MOST_SMALL = 40  # coordinates may be heads of series that data tie
 # their curvature is at most this share of what it was.
 _LOOSER, _LESS = 1.5, 0.9
 MANY_PARTS = 8  # series are many
-_STILL_HOLD = 4.0  # series, of what many tell of the heads that they share
+_TIGHT = (
+    1.0 / 3.0
+)  # of its precision at most is left of a shared head if latents follow it, where these hold it
+_FAR = 2.5  # from its mode, in standard deviations, a shared head is not held by what will hold it
+_REACH = 1.2  # of heads that they share, in standard deviations of draws
 _SHARE = 0.2  # of the latents of a series that a coordinate is coupled to, which may be one of its heads
 
 
@@ -103,7 +108,7 @@ def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> lis
     times = np.bincount(np.concatenate(found), minlength=x.size)
     x = _loosen(density, coupling, x, np.array(sorted(heads)), times)
     of_all = np.array([k for k in sorted(heads) if times[k] > 1], np.int64)
-    hold = _Hold(density, x, of_all, len(found)) if len(found) >= MANY_PARTS and len(of_all) else None
+    hold = _find_hold(density, coupling, x, of_all, found)
     return [
         _part(density, coupling, x, places, of_part, times > 1, hold)
         for places, of_part in zip(found, strengths, strict=True)
@@ -405,15 +410,21 @@ class _Hold:
 
     While a series is looked at, the latents of all others stay where they are, and hold a shared head closer
     than it is where they follow it. The law of the series would end where draws come later: in a panel of 25
-    series the scale of all was held to half of its standard deviation. So most of the hold is taken away, and
-    what is left is that of a few.
+    series the scale of all was held to half of its standard deviation. So a part of the hold is taken away.
+
+    With all latents in place a shared head has the precision C, and where those of n series follow it
+    Lambda, by the approximation of Laplace. Each series has an n-th of both. If the share r of what is told
+    with all in place is kept, the head has the precision Lambda / n + (r - 1 / n) C in the density of one
+    series, whose latents follow. With r = 1 / n + (1 / w^2 - 1 / n) Lambda / C it reaches w times as far as
+    where all follow.
     """
 
-    def __init__(self, density: ScaledDensity, x: np.ndarray, heads: np.ndarray, series: int) -> None:
-        """On the `heads` (k,), around `x` (d,), in units, of which so many `series` depend."""
-        self._density, self._x, self._heads = density, x, heads
-        self._taken = 1.0 - _STILL_HOLD / series
-        self._logp = density(x)[0]
+    def __init__(
+        self, density: ScaledDensity, x: np.ndarray, heads: np.ndarray, series: int, left: float
+    ) -> None:
+        """On the `heads` (k,), around `x` (d,), in units, of so many `series`; `left` is Lambda / C."""
+        self._density, self._x, self._heads, self._logp = density, x, heads, density(x)[0]
+        self._taken = 1.0 - 1.0 / series - (_REACH**-2 - 1.0 / series) * left
         self._known: dict[bytes, tuple[float, np.ndarray]] = {}
 
     def loosen(self, points: np.ndarray, found: np.ndarray, scores: np.ndarray) -> None:
@@ -434,6 +445,45 @@ class _Hold:
             logp, score = self._density(moved)
             self._known[key] = self._taken * (logp - self._logp), self._taken * score[self._heads]
         return self._known[key]
+
+
+def _find_hold(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, heads: np.ndarray, parts: list[np.ndarray]
+) -> _Hold | None:
+    """What many `parts` tell of the `heads` (k,) that they share, around `x` (d,), if that is to be loosened.
+
+    It is if they hold these heads close, and not where one of them is far from where it will be, as it may be
+    early in a chain: others' latents tell nothing of that place.
+    """
+    if len(parts) < MANY_PARTS or not len(heads):
+        return None
+    members = np.concatenate(parts)
+    latents = members[~wide_coordinates(coupling.pattern.toarray(), FEW_NEIGHBOURS)[members]]
+    precision = Precision(density, coupling, np.setdiff1d(np.arange(x.size), latents))
+    left = [_left_to_followers(precision, x, int(head)) for head in heads]
+    if not 0.0 < min(left) <= max(left) < _TIGHT:
+        return None
+    return _Hold(density, x, heads, len(parts), max(left))
+
+
+def _left_to_followers(precision: Precision, x: np.ndarray, head: int) -> float:
+    """The share of the precision of a head around `x` (d,), in units, that is left where latents follow it.
+
+    It is 0 if modes of the latents are not found, and if the head is far from its own.
+    """
+    move = np.zeros(x.size)
+    move[head] = 1.0
+    curvature = precision.density.curvature(x, move)
+    if curvature is None or not curvature[head] > 0.0:
+        return 0.0
+    move /= np.sqrt(curvature[head])
+    middle = find_mode(precision, x)
+    sides = [None if middle is None else find_mode(precision, middle.x + side * move) for side in (-1.0, 1.0)]
+    if middle is None or sides[0] is None or sides[1] is None:
+        return 0.0
+    left = 2.0 * middle.logp - sides[0].logp - sides[1].logp
+    slope = 0.5 * (sides[1].logp - sides[0].logp)
+    return float(left) if slope**2 < _FAR**2 * left else 0.0
 
 
 class _Restricted:
