@@ -1144,7 +1144,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several_learning.py",
-        "if is_first and len(again) == _WITHOUT:",
+        "if is_first and len(again) == _TRIED:",
         "if False:",
         unit("test_several_learning", "test_many_series_have_no_fields_if_the_first_ones_have_none"),
     ),

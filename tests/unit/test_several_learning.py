@@ -168,13 +168,13 @@ def test_the_others_keep_theirs_if_that_is_too_few_as_well(monkeypatch: pytest.M
 
 
 def test_many_series_have_no_fields_if_the_first_ones_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = Parts(monkeypatch, 12, {0: 2_000, 2: 2_000})
+    parts = Parts(monkeypatch, 12, {0: 2_000, 1: 2_000, 2: 2_000})
     assert parts.learn() is None
     assert [k for k, _ in parts.given] == [0, 1, 2]
 
 
-def test_one_that_has_none_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = Parts(monkeypatch, 12, {0: 2_000})
+def test_some_that_have_none_do_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = Parts(monkeypatch, 12, {0: 2_000, 2: 2_000})
     learned = parts.learn()
     assert learned is not None
     assert len(learned.rows) == 12

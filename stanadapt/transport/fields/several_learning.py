@@ -13,9 +13,9 @@ from .probes import ScaledDensity
 from .several import MANY_PARTS, Part
 from .worth import is_worth_more
 
-# The first ones of many series tell whether all are worth their gradients, and whether there are enough: not
-# if so many of them have no field. A search for the place of the heads ends after half of its gradients.
-_TRIED, _WITHOUT, _RAN_OUT = 3, 2, 0.5
+# So many of many series tell whether all are worth their gradients, and whether there are enough: not if none
+# of them has a field. A search for the place of the heads ends after half of its gradients.
+_TRIED, _RAN_OUT = 3, 0.5
 # Share of the gradients that many series have in equal parts. What is left is for those that need more, and
 # for looks at heads that all share.
 _EQUAL = 0.8
@@ -42,7 +42,7 @@ def learn_several(
     """The fields of several series around `x` (d,), in units, in at most so many gradients.
 
     Those for which gradients were too few are learned at the end, with what others have left. Many series
-    have none if most of the first ones have none, or are not worth what all would take. They are not asked
+    have none if the first ones have none, or are not worth what all would take. They are not asked
     whether they are if all together are as `cheap` as a search may be.
     """
     last = density.gradients + most
@@ -59,7 +59,7 @@ def learn_several(
             are_many and learning.is_poor(part, found[k])
         ):
             again.append(k)
-        if is_first and len(again) == _WITHOUT:
+        if is_first and len(again) == _TRIED:
             return None
     more = _EQUAL * (last - density.gradients) / max(len(again), 1)
     if more > each:
