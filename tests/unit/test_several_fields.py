@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,26 @@ def test_it_is_not_where_the_head_is_far_from_its_mode(u: float, found: bool) ->
     precision = Precision(scaled, coupling, np.flatnonzero(~narrow))
     left = several._left_to_followers(precision, x / 0.5, names.index("u"))
     assert (0.0 < left < 1.0) if found else left == 0.0
+
+
+@pytest.mark.parametrize(
+    ("heights", "left"),
+    [((-0.1, 0.0, -0.1), 0.2), ((0.2, 0.0, -0.2), 0.05), ((0.7, 0.0, -0.7), 0.0), ((None, 0.0, -0.1), 0.0)],
+)
+def test_what_is_left_of_the_precision_where_latents_follow(
+    monkeypatch: pytest.MonkeyPatch, heights: tuple[float | None, ...], left: float
+) -> None:
+    """By heights at the head's place, and at the standard deviation on each side that it has if they stay."""
+    by_place = dict(zip((-0.5, 0.0, 0.5), heights, strict=True))
+    density = SimpleNamespace(curvature=lambda x, move: 4.0 * move)
+
+    def mode(_: Any, x: np.ndarray) -> SimpleNamespace | None:
+        height = by_place[float(x[1])]
+        return None if height is None else SimpleNamespace(x=x, logp=height)
+
+    monkeypatch.setattr(several, "find_mode", mode)
+    precision: Any = SimpleNamespace(density=density)
+    assert np.isclose(several._left_to_followers(precision, np.zeros(3), 1), left)
 
 
 def test_a_location_of_all_series_has_no_part() -> None:

@@ -44,9 +44,8 @@ _MOST_SMALL = 40  # coordinates may be heads of series that data tie
 # their curvature is at most this share of what it was.
 _LOOSER, _LESS = 1.5, 0.9
 MANY_PARTS = 8  # series are many
-_TIGHT = (
-    1.0 / 3.0
-)  # of its precision at most is left of a shared head if latents follow it, where these hold it
+_TIGHT = 1.0 / 3.0  # latents hold a shared head if less than this of its precision is left where they follow
+_LEAST_LEFT = 0.05  # which is below 0 where the log density of a head curves upwards for a while
 _FAR = 2.5  # from its mode, in standard deviations, a shared head is not held by what will hold it
 _REACH = 1.2  # of heads that they share, in standard deviations of draws
 _SHARE = 0.2  # of the latents of a series that a coordinate is coupled to, which may be one of its heads
@@ -481,7 +480,7 @@ def _left_to_followers(precision: Precision, x: np.ndarray, head: int) -> float:
     sides = [None if middle is None else find_mode(precision, middle.x + side * move) for side in (-1.0, 1.0)]
     if middle is None or sides[0] is None or sides[1] is None:
         return 0.0
-    left = 2.0 * middle.logp - sides[0].logp - sides[1].logp
+    left = max(2.0 * middle.logp - sides[0].logp - sides[1].logp, _LEAST_LEFT)
     slope = 0.5 * (sides[1].logp - sides[0].logp)
     return float(left) if slope**2 < _FAR**2 * left else 0.0
 
