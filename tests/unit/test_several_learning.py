@@ -131,8 +131,8 @@ class Parts:
             part.density(np.zeros(1))
         return None if needs > most else Learned(np.ones((1, 8)), np.ones(1), np.zeros((0, 1)), np.zeros(0))
 
-    def _is_poor(self, part: Part, found: Learned | None) -> bool:
-        return int(part.places[0]) in self.poor
+    def _is_poor(self, found: Learned | None) -> bool:
+        return self.given[-1][0] in self.poor
 
     def learn(self) -> Learned | None:
         n = len(self.parts)

@@ -296,7 +296,7 @@ def _means_of(coupling: Coupling, own: np.ndarray, strengths: dict[int, float], 
 
 def _separate(coupling: Coupling) -> list[np.ndarray]:
     """The coordinates of each series: what hangs together, and what has many neighbours among that."""
-    hubs = wide_coordinates(coupling.pattern.toarray(), FEW_NEIGHBOURS)
+    hubs = _are_hubs(coupling)
     narrow, wide = np.flatnonzero(~hubs), np.flatnonzero(hubs)
     labels = connected_components(coupling.pattern[narrow][:, narrow], directed=False)[1]
     found = []
@@ -307,6 +307,11 @@ def _separate(coupling: Coupling) -> list[np.ndarray]:
     # A constraint on a sum ties the latents of all series that it goes through.
     tied = [np.isin(members, places).all() for members in coupling.members for places in found]
     return found if np.sum(tied) == len(coupling.members) else []
+
+
+def _are_hubs(coupling: Coupling) -> np.ndarray:
+    """Whether each coordinate (d,) has more neighbours than a latent of a series."""
+    return wide_coordinates(coupling.pattern.toarray(), FEW_NEIGHBOURS)
 
 
 def _loosen(
@@ -457,7 +462,7 @@ def _find_hold(
     if len(parts) < MANY_PARTS or not len(heads):
         return None
     members = np.concatenate(parts)
-    latents = members[~wide_coordinates(coupling.pattern.toarray(), FEW_NEIGHBOURS)[members]]
+    latents = members[~_are_hubs(coupling)[members]]
     precision = Precision(density, coupling, np.setdiff1d(np.arange(x.size), latents))
     left = [_left_to_followers(precision, x, int(head)) for head in heads]
     if not 0.0 < min(left) <= max(left) < _TIGHT:

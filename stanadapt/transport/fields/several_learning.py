@@ -56,7 +56,7 @@ def learn_several(
         is_first = are_many and k < _TRIED
         found.append(learning(part, each, is_judged=is_first))
         if (found[k] is None and (is_first or part.density.spent > _RAN_OUT)) or (
-            are_many and learning.is_poor(part, found[k])
+            are_many and learning.is_poor(found[k])
         ):
             again.append(k)
         if is_first and len(again) == _TRIED:
@@ -79,10 +79,9 @@ class _Learning:
     def __init__(self, x: np.ndarray, variables: np.ndarray, cheap: float, learn_part: LearnPart) -> None:
         """Around `x` (d,), in units. Series that take at most `cheap` gradients each are worth them."""
         self._x, self._variables, self._cheap, self._learn_part = x, variables, cheap, learn_part
-        self._roots: dict[
-            tuple[int, ...], np.ndarray
-        ] = {}  # in the program's units, by variables of the heads
-        self._designs: dict[int, Design] = {}  # by the first coordinate of a part
+        # In the program's units, by the variables of the heads.
+        self._roots: dict[tuple[int, ...], np.ndarray] = {}
+        self._design: Design | None = None  # of the last part that has one
 
     def __call__(self, part: Part, most: float, *, is_judged: bool = False) -> Learned | None:
         """The field of a part, in at most so many gradients; if it is judged, only if it is worth them."""
@@ -90,7 +89,7 @@ class _Learning:
         key = tuple(self._variables[part.places[part.heads]].tolist())
 
         def is_worth(design: Design) -> bool:
-            self._designs[int(part.places[0])] = design
+            self._design = design
             if np.array_equal(design.precision.heads, part.heads):
                 self._roots[key] = design.place.root * unit
             return not is_judged or part.density.gradients <= self._cheap or is_worth_more(design)
@@ -100,11 +99,11 @@ class _Learning:
         of_part = self._x[part.places], self._variables[part.places]
         return self._learn_part(part, *of_part, most, is_worth, root)
 
-    def is_poor(self, part: Part, found: Learned | None) -> bool:
-        """Whether the law that was found for a part is off."""
-        if found is None or not len(found.rows):
+    def is_poor(self, found: Learned | None) -> bool:
+        """Whether the law that was `found` for the last part is off."""
+        if found is None or not len(found.rows) or self._design is None:
             return False
-        return how_far_off(self._designs[int(part.places[0])], field_of(found.rows)) > _POOR
+        return how_far_off(self._design, field_of(found.rows)) > _POOR
 
 
 def _join(learned: list[tuple[np.ndarray, Learned]], d: int) -> Learned:
