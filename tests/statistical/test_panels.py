@@ -1,8 +1,8 @@
 """Panels of series in the fields that Fisher HMC learns: the scales have their law.
 
 Series with a scale each have a field each, and short ones have one together. With normal data the latents can
-be integrated out, and given the scale of the noise the series are independent, so that the laws are integrals
-over grids.
+be integrated out, and given the scale that all share the series are independent, so that the laws are
+integrals over grids.
 """
 
 from __future__ import annotations
@@ -35,6 +35,19 @@ PROGRAMS = {
     "one noise": PROGRAM.format("", "real log_e;", "log_e ~ std_normal();"),
 }
 
+MANY = 10
+ONE_SCALE = """
+data { int T; int K; matrix[T, K] y; }
+parameters { real log_s; vector[K] log_e; matrix[T, K] x; }
+model {
+  log_s ~ std_normal(); log_e ~ std_normal();
+  for (k in 1:K) {
+    x[1, k] ~ normal(0, exp(log_s)); x[2:T, k] ~ normal(x[1:T-1, k], exp(log_s));
+    y[, k] ~ normal(x[, k], exp(log_e[k]));
+  }
+}
+"""
+
 PERSONS, WEEKS = 20, 6
 SHORT = """
 data { int N; int T; array[N] vector[T] y; }
@@ -60,24 +73,41 @@ def panel() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return y, values, np.square(vectors.T @ y)
 
 
-@functools.cache
-def laws(shared: bool) -> tuple[np.ndarray, ...]:
-    """Quantiles of log_s of each series, and of log_e if it is `shared`; else it is log 0.5."""
-    _, values, squares = panel()
-    u = np.linspace(-7.0, 3.0, 600)
-    v = np.linspace(-3.0, 1.5, 300) if shared else np.array([np.log(0.5)])
-    variances = np.exp(2.0 * u)[:, None, None] * values + np.exp(2.0 * v)[:, None]  # (u, v, n)
+def log_likelihoods(
+    values: np.ndarray, squares: np.ndarray, log_s: np.ndarray, log_e: np.ndarray
+) -> list[np.ndarray]:
+    """Of each walk with noise whose `squares` (n, K) are given, for scales (u,) and noises (v,): (u, v)."""
+    variances = np.exp(2.0 * log_s)[:, None, None] * values + np.exp(2.0 * log_e)[:, None]  # (u, v, n)
     log_det = np.log(variances).sum(axis=2)
-    each = [-0.5 * (log_det + (1.0 / variances) @ square) - 0.5 * u[:, None] ** 2 for square in squares.T]
+    return [-0.5 * (log_det + (1.0 / variances) @ square) for square in squares.T]
+
+
+def marginals(log_likelihoods: list[np.ndarray], own: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
+    """Quantiles of what each series has of its `own` (u,), and of what all have (v,), given (u, v) of each.
+
+    All of these are standard normal in the prior.
+    """
+    each = [one - 0.5 * own[:, None] ** 2 for one in log_likelihoods]
     joint = [np.exp(one - max(one.max() for one in each)) for one in each]
-    of_v = np.array([one.sum(axis=0) for one in joint])
-    prior = np.exp(-0.5 * v * v)
+    of_shared = np.array([one.sum(axis=0) for one in joint])
+    prior = np.exp(-0.5 * shared**2)
     found = []
     for k, one in enumerate(joint):
-        density = one @ (prior * np.delete(of_v, k, axis=0).prod(axis=0))
-        fine = finer(u, density, 400)
-        found.append(quantiles(fine, np.exp(np.interp(fine, u, np.log(np.maximum(density, 1e-300))))))
-    return (*found, quantiles(v, prior * of_v.prod(axis=0))) if shared else tuple(found)
+        density = one @ (prior * np.delete(of_shared, k, axis=0).prod(axis=0))
+        fine = finer(own, density, 400)
+        log_density = np.log(np.maximum(density, 1e-300))
+        found.append(quantiles(fine, np.exp(np.interp(fine, own, log_density))))
+    return [*found, quantiles(shared, prior * of_shared.prod(axis=0))]
+
+
+@functools.cache
+def laws(shared: bool) -> list[np.ndarray]:
+    """Quantiles of log_s of each series, and of log_e if it is `shared`; else it is log 0.5."""
+    _, values, squares = panel()
+    log_s = np.linspace(-7.0, 3.0, 600)
+    log_e = np.linspace(-3.0, 1.5, 300) if shared else np.array([np.log(0.5)])
+    found = marginals(log_likelihoods(values, squares, log_s, log_e), log_s, log_e)
+    return found if shared else found[:-1]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -94,6 +124,30 @@ def test_walks_with_a_scale_each_have_the_law_of_their_scales(seed: int, name: s
         assert largest_error(posterior["log_s"].values[..., k], law, findings) < LIMIT
     for law in found[SERIES:]:
         assert largest_error(posterior["log_e"].values, law, findings) < LIMIT
+
+
+@functools.cache
+def one_scale() -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Walks of one scale, each with a noise of its own, and quantiles of log_e of each, and of log_s."""
+    rng, days = np.random.default_rng(15), np.arange(LENGTH)
+    y = np.cumsum(0.3 * rng.normal(size=(LENGTH, MANY)), axis=0)
+    y += np.exp(np.linspace(-0.7, 0.5, MANY)) * rng.normal(size=y.shape)
+    values, vectors = np.linalg.eigh(np.minimum.outer(days, days) + 1.0)
+    log_s, log_e = np.linspace(-5.0, 1.5, 400), np.linspace(-4.0, 3.0, 500)
+    each = log_likelihoods(values, np.square(vectors.T @ y), log_s, log_e)
+    return {"T": LENGTH, "K": MANY, "y": y}, marginals([one.T for one in each], log_e, log_s)
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_many_walks_of_one_scale_have_its_law(seed: int) -> None:
+    """While the field of one is learned, the latents of all others hold the scale, which is loosened."""
+    data, found = one_scale()
+    posterior, adaptation, findings = run(ONE_SCALE, data, seed=seed, draws=3_000, chains=2)
+    heads = np.count_nonzero(np.atleast_2d(adaptation["field_role"].values) == 2, axis=1)
+    assert (heads == MANY + 1).any()
+    for k, law in enumerate(found[:MANY]):
+        assert largest_error(posterior["log_e"].values[..., k], law, findings) < LIMIT
+    assert largest_error(posterior["log_s"].values, found[MANY], findings) < LIMIT
 
 
 @functools.cache
