@@ -144,7 +144,7 @@ def test_many_walks_of_one_scale_have_its_law(seed: int) -> None:
     data, found = one_scale()
     posterior, adaptation, findings = run(ONE_SCALE, data, seed=seed, draws=3_000, chains=2)
     heads = np.count_nonzero(np.atleast_2d(adaptation["field_role"].values) == 2, axis=1)
-    assert (heads == MANY + 1).any()
+    assert (heads >= MANY).any()  # the scale, and the noises of all series but one or none
     for k, law in enumerate(found[:MANY]):
         assert largest_error(posterior["log_e"].values[..., k], law, findings) < LIMIT
     assert largest_error(posterior["log_s"].values, found[MANY], findings) < LIMIT
