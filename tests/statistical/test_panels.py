@@ -82,12 +82,12 @@ def log_likelihoods(
     return [-0.5 * (log_det + (1.0 / variances) @ square) for square in squares.T]
 
 
-def marginals(log_likelihoods: list[np.ndarray], own: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
-    """Quantiles of what each series has of its `own` (u,), and of what all have (v,), given (u, v) of each.
+def marginals(of_each: list[np.ndarray], own: np.ndarray, shared: np.ndarray) -> list[np.ndarray]:
+    """Quantiles of what each series has of its own, and of what all share, by grids (u,) and (v,) of these.
 
-    All of these are standard normal in the prior.
+    `of_each` are the log likelihoods (u, v) of the series. In the prior all of these are standard normal.
     """
-    each = [one - 0.5 * own[:, None] ** 2 for one in log_likelihoods]
+    each = [one - 0.5 * own[:, None] ** 2 for one in of_each]
     joint = [np.exp(one - max(one.max() for one in each)) for one in each]
     of_shared = np.array([one.sum(axis=0) for one in joint])
     prior = np.exp(-0.5 * shared**2)
