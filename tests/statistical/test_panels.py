@@ -62,14 +62,21 @@ model {
 """
 
 
+def axes_of_a_walk(length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (n,) and vectors (n, n) of the covariance of a walk with unit steps."""
+    days = np.arange(length)
+    values, vectors = np.linalg.eigh(np.minimum.outer(days, days) + 1.0)
+    return values, vectors
+
+
 @functools.cache
 def panel() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Walks with noise, their eigenvalues, and the squares (n, K) of y in the directions of these."""
-    rng, days = np.random.default_rng(12), np.arange(LENGTH)
+    rng = np.random.default_rng(12)
     scales = np.exp(np.linspace(-2.5, 0.5, SERIES))
     y = np.cumsum(rng.normal(size=(LENGTH, SERIES)) * scales, axis=0)
     y += 0.5 * rng.normal(size=y.shape)
-    values, vectors = np.linalg.eigh(np.minimum.outer(days, days) + 1.0)
+    values, vectors = axes_of_a_walk(LENGTH)
     return y, values, np.square(vectors.T @ y)
 
 
@@ -88,7 +95,8 @@ def marginals(of_each: list[np.ndarray], own: np.ndarray, shared: np.ndarray) ->
     `of_each` are the log likelihoods (u, v) of the series. In the prior all of these are standard normal.
     """
     each = [one - 0.5 * own[:, None] ** 2 for one in of_each]
-    joint = [np.exp(one - max(one.max() for one in each)) for one in each]
+    largest = max(one.max() for one in each)
+    joint = [np.exp(one - largest) for one in each]
     of_shared = np.array([one.sum(axis=0) for one in joint])
     prior = np.exp(-0.5 * shared**2)
     found = []
@@ -129,10 +137,10 @@ def test_walks_with_a_scale_each_have_the_law_of_their_scales(seed: int, name: s
 @functools.cache
 def one_scale() -> tuple[dict[str, Any], list[np.ndarray]]:
     """Walks of one scale, each with a noise of its own, and quantiles of log_e of each, and of log_s."""
-    rng, days = np.random.default_rng(15), np.arange(LENGTH)
+    rng = np.random.default_rng(15)
     y = np.cumsum(0.3 * rng.normal(size=(LENGTH, MANY)), axis=0)
     y += np.exp(np.linspace(-0.7, 0.5, MANY)) * rng.normal(size=y.shape)
-    values, vectors = np.linalg.eigh(np.minimum.outer(days, days) + 1.0)
+    values, vectors = axes_of_a_walk(LENGTH)
     log_s, log_e = np.linspace(-5.0, 1.5, 400), np.linspace(-4.0, 3.0, 500)
     each = log_likelihoods(values, np.square(vectors.T @ y), log_s, log_e)
     return {"T": LENGTH, "K": MANY, "y": y}, marginals([one.T for one in each], log_e, log_s)
@@ -153,9 +161,9 @@ def test_many_walks_of_one_scale_have_its_law(seed: int) -> None:
 @functools.cache
 def short() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """Walks of six weeks of 20 persons, and quantiles of the logarithms of both scales."""
-    rng, weeks = np.random.default_rng(13), np.arange(WEEKS)
+    rng = np.random.default_rng(13)
     y = np.cumsum(0.4 * rng.normal(size=(PERSONS, WEEKS)), axis=1) + 0.6 * rng.normal(size=(PERSONS, WEEKS))
-    values, vectors = np.linalg.eigh(np.minimum.outer(weeks, weeks) + 1.0)
+    values, vectors = axes_of_a_walk(WEEKS)
     squares = np.square(y @ vectors).sum(axis=0)
 
     def log_density(u: float, v: float) -> float:
