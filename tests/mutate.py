@@ -524,7 +524,7 @@ MUTATIONS = [
         unit("test_head_law", "test_the_root_is_the_head_with_the_longest_tail"),
     ),
     Mutation(
-        "transport/ridge.py",
+        "transport/ridge_terms.py",
         "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 + minus_1)",
         "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 - minus_1)",
         unit("test_transport", "test_density_and_score_against_their_definition"),
@@ -548,9 +548,27 @@ MUTATIONS = [
         unit("test_transport_ridge", "test_what_is_far_from_second_order_is_left_alone"),
     ),
     Mutation(
+        "transport/ridge_fit.py",
+        "    return bool(np.square(rest[outer]).mean() <= LEFT_OUTSIDE * s.var())",
+        "    return bool(np.square(rest[outer]).mean() <= 1.0 * s.var())",
+        unit("test_transport_ridge", "test_a_slight_ridge_is_found_if_it_holds_outside"),
+    ),
+    Mutation(
+        "transport/ridge_fit.py",
+        "MARGIN, LEAST_GAIN = 0.3, 0.12",
+        "MARGIN, LEAST_GAIN = 0.3, 0.3",
+        unit("test_transport_ridge", "test_a_slight_ridge_is_found_if_it_holds_outside"),
+    ),
+    Mutation(
         "transport/ridge_terms.py",
-        "np.square(t), 4.0 * np.abs(t) - 4.0",
-        "np.square(t), np.square(t)",
+        "for part in range(0 if row[PARENT_B] < 0.0 else 1, 2):",
+        "for part in range(2):",
+        unit("test_transport_ridge", "test_parts_of_a_ridge_are_those_of_the_draws_in_which_it_is_undone"),
+    ),
+    Mutation(
+        "transport/ridge_terms.py",
+        "    return 4.0 * abs(t) - 4.0, 4.0 if t > 0.0 else -4.0",
+        "    return t * t, 2.0 * t",
         unit("test_transport_ridge", "test_beyond_its_reach_a_ridge_goes_on_as_a_straight_line"),
     ),
     Mutation(

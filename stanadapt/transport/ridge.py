@@ -39,21 +39,8 @@ import numpy as np
 
 from ..jit import kernel
 from . import ridge_learning
-from .map_table import (
-    CENTER_A,
-    CENTER_B,
-    COLUMNS,
-    KIND,
-    OWN,
-    PARENT_A,
-    PARENT_B,
-    REACH,
-    REACH_B,
-    RIDGE,
-    STRENGTH,
-    are_coordinates,
-)
-from .ridge_terms import Ridge, RidgeDraws
+from .map_table import OWN, PARENT_A, PARENT_B, REACH, REACH_B, RIDGE, are_coordinates
+from .ridge_terms import RidgeDraws, ridge_rows, ridges_of, term
 from .training import Training
 
 KINDS = (RIDGE,)
@@ -62,7 +49,7 @@ KINDS = (RIDGE,)
 @kernel(ordered=True, counted=False)
 def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     """Add the term of row `k` to x. Returns log |dx/dz| and the next row."""
-    value, _, _ = _term(table[k], x)
+    value, _, _ = term(table[k], x)
     x[int(table[k, OWN])] += value
     return log_det, k + 1
 
@@ -70,7 +57,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
 @kernel(ordered=True, counted=False)
 def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     """Take the term of row `k` from z. Returns the next row."""
-    value, _, _ = _term(table[k], x)
+    value, _, _ = term(table[k], x)
     z[int(table[k, OWN])] -= value
     return k + 1
 
@@ -92,37 +79,10 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
 @kernel(ordered=True, counted=False)
 def _add(row: Any, x: Any, score: Any, pull: Any) -> None:
     """Add the derivatives of a term, times `pull`, to the scores of its parents."""
-    _, slope_a, slope_b = _term(row, x)
+    _, slope_a, slope_b = term(row, x)
     score[int(row[PARENT_A])] += pull * slope_a
     if row[PARENT_B] >= 0.0:
         score[int(row[PARENT_B])] += pull * slope_b
-
-
-@kernel(ordered=True, counted=False)
-def _term(row: Any, x: Any) -> Any:
-    """The value of a term, and its derivatives in its parents, which add up where both are the same."""
-    strength = row[STRENGTH]
-    u = x[int(row[PARENT_A])] - row[CENTER_A]
-    if row[PARENT_B] < 0.0:
-        return strength * u, strength, 0.0
-    v = x[int(row[PARENT_B])] - row[CENTER_B]
-    if row[REACH] == np.inf:
-        return strength * u * v, strength * v, strength * u
-    u /= row[REACH]
-    v /= row[REACH_B]
-    plus, plus_1 = _huber(u + v)
-    minus, minus_1 = _huber(u - v)
-    scale_a, scale_b = 0.25 * strength * row[REACH_B], 0.25 * strength * row[REACH]
-    value = scale_a * row[REACH] * (plus - minus)
-    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 + minus_1)
-
-
-@kernel(ordered=True, counted=False)
-def _huber(t: Any) -> Any:
-    """t², which goes on as a straight line beyond 2, and its derivative."""
-    if abs(t) <= 2.0:
-        return t * t, 2.0 * t
-    return 4.0 * abs(t) - 4.0, 4.0 if t > 0.0 else -4.0
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -179,32 +139,3 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
         terms[one.child] = np.count_nonzero(one.seconds >= 0)
         parent[one.child], partner[one.child] = one.firsts[0], one.seconds[0]
     return {"ridge_terms": terms, "ridge_parent": parent, "ridge_partner": partner}
-
-
-def ridges_of(rows: np.ndarray) -> list[Ridge]:
-    """The ridges that rows hold, in their order."""
-    if not len(rows):
-        return []
-    starts = np.flatnonzero(np.diff(rows[:, OWN], prepend=-1.0))
-    found = []
-    for part in np.split(rows, starts[1:]):
-        firsts, seconds = (part[:, column].astype(np.int64) for column in (PARENT_A, PARENT_B))
-        exact = np.isinf(part[:, [REACH]])
-        reaches = np.where(exact, np.inf, part[:, [REACH, REACH_B]])
-        numbers = part[:, STRENGTH].copy(), part[:, [CENTER_A, CENTER_B]], reaches
-        found.append(Ridge(int(part[0, OWN]), firsts, seconds, *numbers))
-    return found
-
-
-def ridge_rows(ridges: list[Ridge]) -> np.ndarray:
-    """The rows of a map (r, COLUMNS)."""
-    tables = [np.zeros((0, COLUMNS))]
-    for one in ridges:
-        rows = np.zeros((len(one.firsts), COLUMNS))
-        rows[:, KIND], rows[:, OWN] = RIDGE, one.child
-        rows[:, PARENT_A], rows[:, PARENT_B] = one.firsts, one.seconds
-        rows[:, STRENGTH], rows[:, [CENTER_A, CENTER_B]] = one.strengths, one.centers
-        rows[:, REACH] = one.reaches[:, 0]
-        rows[:, REACH_B] = np.where(np.isinf(one.reaches[:, 1]), 1.0, one.reaches[:, 1])
-        tables.append(rows)
-    return np.concatenate(tables)

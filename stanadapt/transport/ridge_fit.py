@@ -1,5 +1,5 @@
 """The terms and numbers of one ridge, and whether it is worth having: what ridge_learning.py calls for each
-coordinate that may have one. That file says by which equations.
+coordinate that may have one. That file says by which equations. `parts` are what `undone_parts` returns.
 """
 
 from __future__ import annotations
@@ -9,16 +9,7 @@ import functools
 import numpy as np
 
 from .ridge_pursuit import choose_terms
-from .ridge_terms import (
-    Atoms,
-    Ridge,
-    RidgeDraws,
-    add_bent_location,
-    bent_part,
-    linear_location_of,
-    location_of,
-    make_atoms,
-)
+from .ridge_terms import Atoms, Ridge, RidgeDraws, make_atoms, undone_parts
 from .shape import orthonormal
 
 # A ridge is exact if it leaves less than this share of the variance of scores, and less than that share of
@@ -29,7 +20,11 @@ EXACT, BRINGS, STAYS = 1e-14, 1e-10, 1e-8
 # In the draws, terms of second order must move a coordinate by this share of the variance of its noise. An
 # exact ridge may be found on the way to places where they move it more.
 BENT, EXACTLY_BENT = 0.02, 1e-3
-MARGIN = 0.3  # a ridge that is not exact must decrease F by this on the newer half of the draws, and on all
+# A ridge that is not exact must decrease F by this on the newer half of the draws, and on all. A smaller gain
+# is enough if the ridge holds outside: in this share of the draws, whose parents are farthest from their means,
+# it must leave no more than that share of the score's variance. Where it does not, a chain crawls in the tails.
+MARGIN, LEAST_GAIN = 0.3, 0.12
+OUTER, LEFT_OUTSIDE = 1.0 / 6.0, 0.1
 # It must leave no more than this, or than this share of F. If it leaves more, c is far from second order;
 # steps that suit the middle would then be too long where the ridge turns, and draws would lack its ends in
 # silence.
@@ -111,7 +106,7 @@ def exact_ridge(
     if not (0 < bent.sum() <= len(bent) <= MOST_ROWS and rest <= EXACT * total and rest <= BRINGS * without):
         return None
     ridge = _make(draws, child, atoms, chosen, coefficients, exact=True)
-    return ridge if _is_bent(draws, ridge, coefficients[0]) else None
+    return ridge if _is_bent(ridge, undone_parts(draws, ridge), coefficients[0]) else None
 
 
 def _without_idle(draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarray) -> np.ndarray:
@@ -128,10 +123,11 @@ def _without_idle(draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarra
     return np.asarray(chosen[brought[1:] > EXACT * total])
 
 
-def _is_bent(draws: RidgeDraws, ridge: Ridge, slope: float) -> bool:
+def _is_bent(ridge: Ridge, parts: np.ndarray, slope: float) -> bool:
     """Whether the terms of second order move the coordinate, whose score has a `slope` in it, much enough."""
-    bent, least = bent_part(ridge), EXACTLY_BENT if ridge.is_exact else BENT
-    return slope < 0.0 and bool(-slope * location_of(draws.points, bent)[0].var() > least)
+    least = EXACTLY_BENT if ridge.is_exact else BENT
+    straight, bent = parts[:, 0, -1]
+    return slope < 0.0 and bool(-slope * (straight - bent).var() > least)
 
 
 def _make(
@@ -156,11 +152,17 @@ def _make(
 
 def left_share(ridge: Ridge, draws: RidgeDraws) -> float:
     """The share of the child's score that is left after a regression on its distance from the location."""
-    away = draws.points[:, ridge.child] - location_of(draws.points, ridge)[0]
-    s = draws.scores[:, ridge.child]
-    away, s = away - away.mean(), s - s.mean()
-    rest = s - away * (away @ s) / (away @ away)
+    rest, s = _left_of_score(undone_parts(draws, ridge)[1])
     return float(rest @ rest / (s @ s))
+
+
+def _left_of_score(undone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a regression on the last coordinate leaves of its score (n,), and the whole score (n,).
+
+    `undone` (2, k, n) are draws and scores.
+    """
+    z, s = undone[:, -1] - undone[:, -1].mean(axis=1, keepdims=True)
+    return s - z * (z @ s) / (z @ z), s
 
 
 class Trials:
@@ -187,12 +189,17 @@ class Trials:
     def ridge(self, draws: RidgeDraws, child: int, free: np.ndarray) -> Ridge | None:
         """The ridge of `child` that decreases F on draws that it was not fitted to, if there is one."""
         trial = _fit(draws.part(self._half), child, self._older, free)
-        if trial is None or not _is_good(draws.part(self._rest), trial, MARGIN, 1.0):
+        if trial is None:
+            return None
+        newer = undone_parts(draws.part(self._rest), trial)
+        if not _is_good(newer, LEAST_GAIN, 1.0):
             return None
         ridge = _fit(draws, child, self._all, free)
-        if ridge is None or not bent_part(ridge).terms() & bent_part(trial).terms():
+        if ridge is None or not ridge.bent_terms() & trial.bent_terms():
             return None
-        return ridge if _gain(draws, ridge) > MARGIN else None
+        parts = undone_parts(draws, ridge)
+        gain = min(_gain(newer), _gain(parts))
+        return ridge if gain > MARGIN or (gain > LEAST_GAIN and _holds_outside(parts)) else None
 
 
 def _fit(draws: RidgeDraws, child: int, atoms: Atoms, free: np.ndarray) -> Ridge | None:
@@ -215,7 +222,7 @@ def _with_numbers(draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarra
     by_scores, rest, total = _regress(draws, child, atoms.columns[:, chosen])
     if rest <= EXACT * total and by_scores[0] < 0.0:
         ridge = _make(draws, child, atoms, chosen, by_scores, exact=True)
-        return ridge if _is_bent(draws, ridge, by_scores[0]) else None
+        return ridge if _is_bent(ridge, undone_parts(draws, ridge), by_scores[0]) else None
     if not by_scores[0] < 0.0:
         return None
     by_draws = np.linalg.lstsq(atoms.columns[:, chosen], draws.points[:, child], rcond=None)[0]
@@ -223,9 +230,9 @@ def _with_numbers(draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarra
         _make(draws, child, atoms, chosen, coefficients, exact=False)
         for coefficients in (by_scores, np.concatenate(([-1.0], by_draws)))
     ]
-    gains = [_gain(draws, ridge) for ridge in found]
-    ridge = found[int(np.argmax(gains))]
-    return ridge if _is_bent(draws, ridge, by_scores[0]) else None
+    parts = [undone_parts(draws, ridge) for ridge in found]
+    best = int(np.argmax([_gain(part) for part in parts]))
+    return found[best] if _is_bent(found[best], parts[best], by_scores[0]) else None
 
 
 def judge(ridge: Ridge, draws: RidgeDraws, before: int) -> Ridge | None:
@@ -233,7 +240,7 @@ def judge(ridge: Ridge, draws: RidgeDraws, before: int) -> Ridge | None:
     newest = draws.part(slice(before, None))
     if ridge.is_exact and left_share(ridge, draws) <= STAYS:
         return ridge
-    if len(newest.points) >= _JUDGES and not _is_good(newest, ridge, 0.0, STILL):
+    if len(newest.points) >= _JUDGES and not _is_good(undone_parts(newest, ridge), 0.0, STILL):
         return None
     parents = np.unique(np.concatenate((ridge.firsts, ridge.seconds[ridge.seconds >= 0])))
     atoms, terms = make_atoms(draws, parents), ridge.terms()
@@ -241,36 +248,35 @@ def judge(ridge: Ridge, draws: RidgeDraws, before: int) -> Ridge | None:
     again = _with_numbers(draws, ridge.child, atoms, np.flatnonzero([one in terms for one in named]))
     if again is None:
         return ridge
-    return again if _gain(draws, again) - _gain(draws, ridge) > SETTLED else ridge
+    more = _gain(undone_parts(draws, again)) - _gain(undone_parts(draws, ridge))
+    return again if more > SETTLED else ridge
 
 
-def _is_good(draws: RidgeDraws, ridge: Ridge, margin: float, factor: float) -> bool:
+def _is_good(parts: np.ndarray, margin: float, factor: float) -> bool:
     """Whether a ridge decreases F by more than `margin`, and leaves little of it."""
-    before, after = _before_and_after(draws, ridge)
+    before, after = _before_and_after(parts)
     return bool(before - after > margin and after < factor * max(LEFT, LEFT_SHARE * before))
 
 
-def _gain(draws: RidgeDraws, ridge: Ridge) -> float:
+def _gain(parts: np.ndarray) -> float:
     """The decrease of F by a ridge."""
-    before, after = _before_and_after(draws, ridge)
+    before, after = _before_and_after(parts)
     return before - after if np.isfinite(before - after) else -np.inf
 
 
-def _before_and_after(draws: RidgeDraws, ridge: Ridge) -> tuple[float, float]:
-    """F with the linear terms of a ridge alone, and with all of it."""
-    parents = ridge.parents
-    own = np.append(parents, ridge.child)
-    points, scores = draws.points[:, own], draws.scores[:, own]
-    pairs = np.empty((2, 2, len(own), len(points)))  # without and with the terms of second order
-    value, slopes = linear_location_of(draws.points, ridge)
-    for k, pair in enumerate(pairs):
-        if k:
-            add_bent_location(draws.points, ridge, value, slopes)
-        pair[:] = points.T, scores.T
-        pair[0, -1] -= value
-        for row, parent in zip(pair[1], parents.tolist(), strict=False):
-            row += slopes[parent] * pair[1, -1]
-    pairs -= pairs.mean(axis=3, keepdims=True)
-    covs = pairs @ pairs.transpose(0, 1, 3, 2) / (len(points) - 1)
+def _before_and_after(parts: np.ndarray) -> tuple[float, float]:
+    """F with the linear terms of a ridge undone alone, and with all of it."""
+    away = parts - parts.mean(axis=3, keepdims=True)
+    covs = away @ away.transpose(0, 1, 3, 2) / (parts.shape[3] - 1)
     before, after = 0.5 * np.linalg.slogdet(covs)[1].sum(axis=1)
     return float(before), float(after)
+
+
+def _holds_outside(parts: np.ndarray) -> bool:
+    """Whether a ridge explains the score of its coordinate in the draws whose parents are farthest out, too."""
+    rest, s = _left_of_score(parts[1])
+    parents = parts[1, 0, :-1]
+    away = np.abs(parents - parents.mean(axis=1, keepdims=True)) / parents.std(axis=1, keepdims=True)
+    farthest = away.max(axis=0)
+    outer = farthest >= np.quantile(farthest, 1.0 - OUTER)
+    return bool(np.square(rest[outer]).mean() <= LEFT_OUTSIDE * s.var())

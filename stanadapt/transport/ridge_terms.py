@@ -1,11 +1,26 @@
-"""A ridge in numbers, the terms that may be in one, and draws in which ridges are undone."""
+"""A ridge in numbers and as rows of a map, the terms that may be in one, and draws in which ridges are undone."""
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from ..jit import kernel
+from .map_table import (
+    CENTER_A,
+    CENTER_B,
+    COLUMNS,
+    KIND,
+    OWN,
+    PARENT_A,
+    PARENT_B,
+    REACH,
+    REACH_B,
+    RIDGE,
+    STRENGTH,
+)
 
 LARGEST_PAIRED = 40  # products of two parents are tried for at most so many coordinates
 
@@ -32,6 +47,10 @@ class Ridge(NamedTuple):
 
     def terms(self) -> set[tuple[int, int]]:
         return set(zip(self.firsts.tolist(), self.seconds.tolist(), strict=True))
+
+    def bent_terms(self) -> set[tuple[int, int]]:
+        """Those of second order."""
+        return {(a, b) for a, b in self.terms() if b >= 0}
 
 
 class RidgeDraws(NamedTuple):
@@ -88,60 +107,111 @@ def _pairs(p: int) -> tuple[np.ndarray, np.ndarray]:
     return np.triu_indices(p)
 
 
-def bent_part(ridge: Ridge) -> Ridge:
-    return some_of(ridge, ridge.seconds >= 0)
-
-
-def some_of(ridge: Ridge, kept: np.ndarray) -> Ridge:
-    return Ridge(ridge.child, *(values[kept] for values in ridge[1:]))
-
-
 def undo(draws: RidgeDraws, ridge: Ridge) -> RidgeDraws:
     """The draws with a ridge undone, and their scores."""
     points, scores = draws.points.copy(), draws.scores.copy()
-    value, slopes = location_of(draws.points, ridge)
-    points[:, ridge.child] -= value
-    for parent, slope in slopes.items():
-        scores[:, parent] += slope * scores[:, ridge.child]
+    _undo(ridge_rows([ridge]), points, scores)
     return RidgeDraws(points, scores)
 
 
-def location_of(points: np.ndarray, ridge: Ridge) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """c (n,) at points (n, d), and its derivatives (n,) in the parents."""
-    value, slopes = linear_location_of(points, ridge)
-    add_bent_location(points, ridge, value, slopes)
-    return value, slopes
+def undone_parts(draws: RidgeDraws, ridge: Ridge) -> np.ndarray:
+    """Draws and their scores in which a part of a ridge is undone, as an array (2, 2, k, n).
+
+    First the linear terms alone are undone, then all terms. Of the k coordinates, which are the second axis of
+    draws and of scores, the last is that of the ridge, and the others are the parents of second order.
+    """
+    own = np.append(ridge.parents, ridge.child)
+    parts = np.empty((2, 2, len(own), len(draws.points)))
+    _undo_parts(ridge_rows([ridge]), *map(np.ascontiguousarray, draws), own, parts)
+    return parts
 
 
-def linear_location_of(points: np.ndarray, ridge: Ridge) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """The linear terms of c, and their derivatives in all parents."""
-    linear = ridge.seconds < 0
-    value = (points[:, ridge.firsts[linear]] - ridge.centers[linear, 0]) @ ridge.strengths[linear]
-    slopes = {int(a): np.zeros(len(points)) for a in ridge.firsts}
-    slopes |= {int(b): np.zeros(len(points)) for b in ridge.seconds if b >= 0}
-    for a, strength in zip(ridge.firsts[linear].tolist(), ridge.strengths[linear].tolist(), strict=True):
-        slopes[a] += strength
-    return value, slopes
+@kernel
+def _undo(rows: Any, points: Any, scores: Any) -> None:
+    """Undo the rows of a ridge in draws and their scores (n, d)."""
+    child = int(rows[0, OWN])
+    for t in range(len(points)):
+        location, pull = 0.0, scores[t, child]
+        for row in rows:
+            value, slope_a, slope_b = term(row, points[t])
+            location += value
+            scores[t, int(row[PARENT_A])] += pull * slope_a
+            if row[PARENT_B] >= 0.0:
+                scores[t, int(row[PARENT_B])] += pull * slope_b
+        points[t, child] -= location
 
 
-def add_bent_location(
-    points: np.ndarray, ridge: Ridge, value: np.ndarray, slopes: dict[int, np.ndarray]
-) -> None:
-    """Add the terms of second order to c (n,), and their derivatives to those in the parents."""
-    for a, b, strength, (center_a, center_b), (r_a, r_b) in zip(*bent_part(ridge)[1:], strict=True):
-        u, v = points[:, a] - center_a, points[:, b] - center_b
-        if np.isinf(r_a):
-            value += strength * u * v
-            at_a, at_b = v, u
-        else:
-            plus, minus = u / r_a + v / r_b, u / r_a - v / r_b
-            value += 0.25 * strength * r_a * r_b * (huber(plus) - huber(minus))
-            rise, fall = np.clip(plus, -2.0, 2.0), np.clip(minus, -2.0, 2.0)
-            at_a, at_b = 0.5 * r_b * (rise - fall), 0.5 * r_a * (rise + fall)
-        slopes[int(a)] += strength * at_a
-        slopes[int(b)] += strength * at_b
+@kernel
+def _undo_parts(rows: Any, points: Any, scores: Any, own: Any, parts: Any) -> None:
+    """Write what `undone_parts` returns, for the coordinates `own` (k,)."""
+    last = own.size - 1
+    for t in range(len(points)):
+        for i in range(own.size):
+            parts[:, 0, i, t] = points[t, own[i]]
+            parts[:, 1, i, t] = scores[t, own[i]]
+        pull = scores[t, own[last]]
+        for row in rows:
+            value, slope_a, slope_b = term(row, points[t])
+            for part in range(0 if row[PARENT_B] < 0.0 else 1, 2):
+                parts[part, 0, last, t] -= value
+                for i in range(last):
+                    if own[i] == int(row[PARENT_A]):
+                        parts[part, 1, i, t] += pull * slope_a
+                    if own[i] == int(row[PARENT_B]):
+                        parts[part, 1, i, t] += pull * slope_b
 
 
-def huber(t: np.ndarray) -> np.ndarray:
-    """t² up to |t| = 2, and then the straight line with the slope there."""
-    return np.asarray(np.where(np.abs(t) <= 2.0, np.square(t), 4.0 * np.abs(t) - 4.0))
+@kernel(ordered=True, counted=False)
+def term(row: Any, x: Any) -> Any:
+    """The value of a term, and its derivatives in its parents, which add up where both are the same."""
+    strength = row[STRENGTH]
+    u = x[int(row[PARENT_A])] - row[CENTER_A]
+    if row[PARENT_B] < 0.0:
+        return strength * u, strength, 0.0
+    v = x[int(row[PARENT_B])] - row[CENTER_B]
+    if row[REACH] == np.inf:
+        return strength * u * v, strength * v, strength * u
+    u /= row[REACH]
+    v /= row[REACH_B]
+    plus, plus_1 = _huber(u + v)
+    minus, minus_1 = _huber(u - v)
+    scale_a, scale_b = 0.25 * strength * row[REACH_B], 0.25 * strength * row[REACH]
+    value = scale_a * row[REACH] * (plus - minus)
+    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 + minus_1)
+
+
+@kernel(ordered=True, counted=False)
+def _huber(t: Any) -> Any:
+    """t², which goes on as a straight line beyond 2, and its derivative."""
+    if abs(t) <= 2.0:
+        return t * t, 2.0 * t
+    return 4.0 * abs(t) - 4.0, 4.0 if t > 0.0 else -4.0
+
+
+def ridges_of(rows: np.ndarray) -> list[Ridge]:
+    """The ridges that rows of a map hold, in their order."""
+    if not len(rows):
+        return []
+    starts = np.flatnonzero(np.diff(rows[:, OWN], prepend=-1.0))
+    found = []
+    for part in np.split(rows, starts[1:]):
+        firsts, seconds = (part[:, column].astype(np.int64) for column in (PARENT_A, PARENT_B))
+        exact = np.isinf(part[:, [REACH]])
+        reaches = np.where(exact, np.inf, part[:, [REACH, REACH_B]])
+        numbers = part[:, STRENGTH].copy(), part[:, [CENTER_A, CENTER_B]], reaches
+        found.append(Ridge(int(part[0, OWN]), firsts, seconds, *numbers))
+    return found
+
+
+def ridge_rows(ridges: list[Ridge]) -> np.ndarray:
+    """The rows of a map (r, COLUMNS)."""
+    tables = [np.zeros((0, COLUMNS))]
+    for one in ridges:
+        rows = np.zeros((len(one.firsts), COLUMNS))
+        rows[:, KIND], rows[:, OWN] = RIDGE, one.child
+        rows[:, PARENT_A], rows[:, PARENT_B] = one.firsts, one.seconds
+        rows[:, STRENGTH], rows[:, [CENTER_A, CENTER_B]] = one.strengths, one.centers
+        rows[:, REACH] = one.reaches[:, 0]
+        rows[:, REACH_B] = np.where(np.isinf(one.reaches[:, 1]), 1.0, one.reaches[:, 1])
+        tables.append(rows)
+    return np.concatenate(tables)
