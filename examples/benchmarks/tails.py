@@ -1,15 +1,15 @@
-"""Tails of large hierarchies: effective draws of the scales and of all parameters, beside other samplers.
+"""Tails of large hierarchies and of bent regressions: effective draws of scales and of all parameters.
 
     python examples/benchmarks/tails.py [NAME ...] [--samplers auto nutpie_low_rank stan_diag]
         [--seeds 1 2 3] [--chains 4] [--draws 1000] [--cap 120] [--out tails.csv] [--resume] [--show]
 
-NAMEs are models of tail_models.py, by default all. `auto` and `off` are `fisher_hmc` with this setting
-`transport`; `no_field` is `auto` that never looks for a latent field; the other samplers are those of the
-race (race/samplers.py). Every run has a process of its own, which may use `--cap` seconds of CPU for warm-up
-and draws together. A line of `--out` has the least effective sample size, of bulk and tail, over the scales
-and over all parameters, gradients and seconds of CPU, of the draws alone and of the whole run; the names of
-the findings; and the longest time, in draws, in which a chain did not move. Gradients of the draws alone are
-known of this package's samplers.
+NAMEs are models of tail_models.py and curve_models.py, by default all. `auto` and `off` are `fisher_hmc`
+with this setting `transport`; `no_field` is `auto` that never looks for a latent field; the other samplers
+are those of the race (race/samplers.py). Every run has a process of its own, which may use `--cap` seconds
+of CPU for warm-up and draws together. A line of `--out` has the least effective sample size, of bulk and
+tail, over the scales and over all parameters, gradients and seconds of CPU, of the draws alone and of the
+whole run; the names of the findings; and the longest time, in draws, in which a chain did not move.
+Gradients of the draws alone are known of this package's samplers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ import numpy as np
 import pandas as pd
 
 import stanadapt
+from curve_models import CURVES
 from race import problems, samplers, sweep
 from race.judge import longest_rest, sizes
 from race.problems import Problem
 from stanadapt.numerics import field_search
 from stanadapt.samplers import windowed
 from tail_models import MODELS
+
+ALL = {**MODELS, **CURVES}
 
 OURS = ("auto", "off", "no_field")
 SIZES = ["scales_bulk", "scales_tail", "bulk", "tail"]
@@ -84,7 +87,7 @@ def work(connection: Connection, given: argparse.Namespace, model: str, sampler:
     """The process of a run."""
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
-    chosen = MODELS[model]
+    chosen = ALL[model]
     problem = problems.opened(model, chosen.program, sweep.plain(chosen.data(chosen.size)))
     scales = np.array([name.split(".")[0] in chosen.scales for name in problem.parameters])
     facts = {"d": problem.d}
@@ -121,7 +124,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", choices=[*MODELS, []])
+    add("names", nargs="*", metavar="NAME", choices=[*ALL, []])
     add("--samplers", nargs="*", default=["auto"], choices=[*OURS, *samplers.PEERS])
     add("--seeds", nargs="*", type=int, default=[1, 2, 3])
     add("--chains", type=int, default=4)
@@ -132,7 +135,7 @@ def main() -> None:
     add("--show", action="store_true")
     given = parser.parse_args()
     sweep.leave_out_lacking(given, OURS)
-    rows = sweep.read(given.out) if given.show else sweep.run_all(work, given, MODELS, COLUMNS)
+    rows = sweep.read(given.out) if given.show else sweep.run_all(work, given, ALL, COLUMNS)
     for column, per, unit in (("gradients", 1e3, "1,000 gradients"), ("cpu_seconds", 1.0, "s")):
         print(f"Warm-up counted, for each {unit}:\n\n{table(rows, column, per, unit, '')}\n")
         known = rows[rows["draw_" + column].notna()]

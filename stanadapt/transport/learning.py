@@ -61,8 +61,8 @@ from .tail import may_have_tails
 from .training import Training
 
 # A metric alone will do where the divergence of all draws and scores from a normal law is less than this: a
-# law must decrease the divergence of some coordinates by 0.1 or more, a ridge by 0.12, and a group by its margin
-# of 0.3. Fewer draws for each coordinate tell nothing.
+# law must decrease the divergence of some coordinates by 0.1 or more, a ridge by 0.12, and a group by 0.3.
+# Fewer draws for each coordinate tell nothing.
 NORMAL, DRAWS_EACH = 0.1, 3
 MANY = 64  # coordinates: a map of more leaves more than the margins in any case
 # In many dimensions a look for new laws takes as long as the first windows, whose draws tell little.
@@ -338,7 +338,8 @@ def learn_funnel() -> np.ndarray:
         change_coordinates(rows, rows, points[0], 0.0, scores[0])
     draws, free = RidgeDraws(points, scores), np.ones(points.shape[1], bool)
     pursue(draws, 0, make_atoms(draws, np.flatnonzero(free)), free, exact=True)  # no score here asks for it
-    undone_parts(draws, Ridge(0, np.ones(1, int), np.ones(1, int), np.ones(1), np.zeros((1, 2)), np.ones((1, 2))))
+    one = np.ones(1, np.int64)
+    undone_parts(draws, Ridge(0, one, one, np.ones(1), np.zeros((1, 2)), np.ones((1, 2))))
     return table
 
 

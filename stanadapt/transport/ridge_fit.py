@@ -20,9 +20,10 @@ EXACT, BRINGS, STAYS = 1e-14, 1e-10, 1e-8
 # In the draws, terms of second order must move a coordinate by this share of the variance of its noise. An
 # exact ridge may be found on the way to places where they move it more.
 BENT, EXACTLY_BENT = 0.02, 1e-3
-# A ridge that is not exact must decrease F by this on the newer half of the draws, and on all. A smaller gain
-# is enough if the ridge holds outside: in this share of the draws, whose parents are farthest from their means,
-# it must leave no more than that share of the score's variance. Where it does not, a chain crawls in the tails.
+# A ridge that is not exact must decrease F by this on the newer half of the draws, and on all. A smaller
+# gain is enough if the ridge holds outside: in this share of the draws, whose parents are farthest from
+# their means, it must leave no more than that share of the score's variance. If not, chains would crawl in
+# the tails.
 MARGIN, LEAST_GAIN = 0.3, 0.12
 OUTER, LEFT_OUTSIDE = 1.0 / 6.0, 0.1
 # It must leave no more than this, or than this share of F. If it leaves more, c is far from second order;
@@ -273,7 +274,7 @@ def _before_and_after(parts: np.ndarray) -> tuple[float, float]:
 
 
 def _holds_outside(parts: np.ndarray) -> bool:
-    """Whether a ridge explains the score of its coordinate in the draws whose parents are farthest out, too."""
+    """Whether a ridge explains the score of its coordinate where its parents are farthest out, too."""
     rest, s = _left_of_score(parts[1])
     parents = parts[1, 0, :-1]
     away = np.abs(parents - parents.mean(axis=1, keepdims=True)) / parents.std(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""A ridge in numbers and as rows of a map, the terms that may be in one, and draws in which ridges are undone."""
+"""A ridge in numbers and in rows of a map, terms that may be in one, and draws in which ridges are undone."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def undo(draws: RidgeDraws, ridge: Ridge) -> RidgeDraws:
 def undone_parts(draws: RidgeDraws, ridge: Ridge) -> np.ndarray:
     """Draws and their scores in which a part of a ridge is undone, as an array (2, 2, k, n).
 
-    First the linear terms alone are undone, then all terms. Of the k coordinates, which are the second axis of
-    draws and of scores, the last is that of the ridge, and the others are the parents of second order.
+    First the linear terms alone are undone, then all terms. Of the k coordinates, the last is that of the
+    ridge, and the others are its parents in terms of second order.
     """
     own = np.append(ridge.parents, ridge.child)
     parts = np.empty((2, 2, len(own), len(draws.points)))
