@@ -579,8 +579,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/learning.py",
-        "    room = left > min(MARGIN, RIDGE_MARGIN)",
-        "    room = left > 4.0 * min(MARGIN, RIDGE_MARGIN)",
+        "room, room_for_ridges = left > MARGIN,",
+        "room, room_for_ridges = left > 4.0 * MARGIN,",
         unit("test_room_for_laws", "test_draws_near_a_normal_law_have_no_room_for_groups_and_ridges"),
     ),
     Mutation(

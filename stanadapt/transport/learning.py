@@ -112,14 +112,18 @@ def learn_transport(
     points, scores = transport_draws(outer, points, scores)
     scaled, others = _rows_of(error_scale, inner), without_error_scales(inner)
     left = _remaining_divergence(others, points, scores)
-    room = left > min(MARGIN, RIDGE_MARGIN)
-    more = new and room
+    room, room_for_ridges = left > MARGIN, left > RIDGE_MARGIN
     plain = not len(others) and (
-        left < NORMAL or (_is_plain(points, scores, variables, more) and not (more and found.may_be_more()))
+        left < NORMAL
+        or (
+            _is_plain(points, scores, variables, new and room)
+            and not (new and room_for_ridges and found.may_be_more())
+        )
     )
     certain = new and len(points) >= CERTAIN
     taken = _coordinates(outer)
-    training = training._replace(points=points, scores=scores, room=room, taken=taken)
+    training = training._replace(points=points, scores=scores, taken=taken)
+    training = training._replace(room=room, room_for_ridges=room_for_ridges)
     if plain:
         moves = _without(exact_groups(training), taken) if certain else no_transport()
         if len(moves):

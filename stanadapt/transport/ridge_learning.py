@@ -106,7 +106,7 @@ def learn_ridges(ridges: list[Ridge], training: Training) -> list[Ridge]:
         if found is not None:
             kept.append(found)
             draws = undo(draws, found)
-    if training.new and training.room:
+    if training.new and training.room_for_ridges:
         kept += _search(draws, training, kept, exact=False).ridges
     return kept[::-1]
 

@@ -17,5 +17,6 @@ class Training(NamedTuple):
     new: bool  # whether more coordinates may be moved; not in the last window, since no later one judges them
     taken: np.ndarray  # the coordinates that another law moves
     refused: set[int]  # questions that scores have answered with no, see grouping/exact_laws.py; it grows
-    room: bool = True  # whether so much of F is left that another group, or another ridge, can be worth it
+    room: bool = True  # whether so much of F is left that another group can be worth it,
+    room_for_ridges: bool = True  # and another ridge
     heads: np.ndarray = np.zeros(0, np.int64)  # the coordinates that are scales of groups
