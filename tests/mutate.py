@@ -580,7 +580,7 @@ MUTATIONS = [
     Mutation(
         "transport/learning.py",
         "room, room_for_ridges = left > MARGIN, left > RIDGE_MARGIN",
-        "room, room_for_ridges = left > 1.2, left > 1.2",
+        "room, room_for_ridges = left > 4.0 * MARGIN, left > 10.0 * RIDGE_MARGIN",
         unit("test_room_for_laws", "test_draws_near_a_normal_law_have_no_room_for_groups_and_ridges"),
     ),
     Mutation(
