@@ -530,7 +530,7 @@ MUTATIONS = [
         unit("test_transport", "test_density_and_score_against_their_definition"),
     ),
     Mutation(
-        "transport/ridge.py",
+        "transport/ridge_terms.py",
         "        score[int(row[PARENT_B])] += pull * slope_b",
         "        score[int(row[PARENT_B])] += 0.5 * pull * slope_b",
         unit("test_transport", "test_density_and_score_against_their_definition"),

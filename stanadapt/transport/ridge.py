@@ -40,7 +40,7 @@ import numpy as np
 from ..jit import kernel
 from . import ridge_learning
 from .map_table import OWN, PARENT_A, PARENT_B, REACH, REACH_B, RIDGE, are_coordinates
-from .ridge_terms import RidgeDraws, ridge_rows, ridges_of, term
+from .ridge_terms import RidgeDraws, add_slopes, ridge_rows, ridges_of, term
 from .training import Training
 
 KINDS = (RIDGE,)
@@ -65,24 +65,15 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
 @kernel(ordered=True, counted=False)
 def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in x into the one in z, for the row before `end`. Returns that row."""
-    _add(table[end - 1], x, score, score[int(table[end - 1, OWN])])
+    add_slopes(table[end - 1], x, score, score[int(table[end - 1, OWN])])
     return end - 1
 
 
 @kernel(ordered=True, counted=False)
 def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in z into the one in x, for row `k`. Returns the next row."""
-    _add(table[k], x, score, -score[int(table[k, OWN])])
+    add_slopes(table[k], x, score, -score[int(table[k, OWN])])
     return k + 1
-
-
-@kernel(ordered=True, counted=False)
-def _add(row: Any, x: Any, score: Any, pull: Any) -> None:
-    """Add the derivatives of a term, times `pull`, to the scores of its parents."""
-    _, slope_a, slope_b = term(row, x)
-    score[int(row[PARENT_A])] += pull * slope_a
-    if row[PARENT_B] >= 0.0:
-        score[int(row[PARENT_B])] += pull * slope_b
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:

@@ -133,11 +133,9 @@ def _undo(rows: Any, points: Any, scores: Any) -> None:
     for t in range(len(points)):
         location, pull = 0.0, scores[t, child]
         for row in rows:
-            value, slope_a, slope_b = term(row, points[t])
+            value, _, _ = term(row, points[t])
             location += value
-            scores[t, int(row[PARENT_A])] += pull * slope_a
-            if row[PARENT_B] >= 0.0:
-                scores[t, int(row[PARENT_B])] += pull * slope_b
+            add_slopes(row, points[t], scores[t], pull)
         points[t, child] -= location
 
 
@@ -159,6 +157,15 @@ def _undo_parts(rows: Any, points: Any, scores: Any, own: Any, parts: Any) -> No
                         parts[part, 1, i, t] += pull * slope_a
                     if own[i] == int(row[PARENT_B]):
                         parts[part, 1, i, t] += pull * slope_b
+
+
+@kernel(ordered=True, counted=False)
+def add_slopes(row: Any, x: Any, score: Any, pull: Any) -> None:
+    """Add the derivatives of a term, times `pull`, to the scores of its parents."""
+    _, slope_a, slope_b = term(row, x)
+    score[int(row[PARENT_A])] += pull * slope_a
+    if row[PARENT_B] >= 0.0:
+        score[int(row[PARENT_B])] += pull * slope_b
 
 
 @kernel(ordered=True, counted=False)
