@@ -55,6 +55,7 @@ from .map_table import (
 )
 from .ridge_fit import LEAST_GAIN as RIDGE_MARGIN
 from .ridge_fit import pursue
+from .ridge_learning import NONE_EXACT, Look
 from .ridge_terms import Ridge, RidgeDraws, make_atoms, undone_parts
 from .shape import LEAST, divergence_of_all
 from .tail import may_have_tails
@@ -130,13 +131,15 @@ def learn_transport(
             return np.concatenate((moves, outer))
         return np.concatenate((error_scale.learn(scaled, training), outer))
     with_groups = room or certain or len(inner) > 0
-    return np.concatenate((_learn_inner(inner, training, with_groups=with_groups), outer))
+    return np.concatenate((_learn_inner(inner, training, found.look, with_groups=with_groups), outer))
 
 
-def _learn_inner(table: np.ndarray, training: Training, *, with_groups: bool) -> np.ndarray:
+def _learn_inner(
+    table: np.ndarray, training: Training, begun: Look | None, *, with_groups: bool
+) -> np.ndarray:
     """The next rows of a map, without those of exact ridges, which move the coordinates that are taken.
 
-    Groups are looked for if `with_groups`.
+    Groups are looked for if `with_groups`. `begun` is a look for ridges in draws in which no group is undone.
     """
     points, scores, fixed = training.points, training.scores, training.taken
     moves = _rows_of(group, table)
@@ -145,7 +148,7 @@ def _learn_inner(table: np.ndarray, training: Training, *, with_groups: bool) ->
     points, scores = transport_draws(moves, points, scores)
     taken = np.concatenate((fixed, _coordinates(moves)))
     training = training._replace(points=points, scores=scores, taken=taken)
-    ridges = ridge.learn(_rows_of(ridge, table), training)
+    ridges = ridge.learn(_rows_of(ridge, table), training, begun)
     points, scores = transport_draws(ridges, points, scores)
     taken = np.concatenate((taken, _coordinates(ridges)))
     heads = scales_of_groups(moves)
@@ -211,6 +214,7 @@ def _learn_beside_field(
     seen = z[:, others], score_z[:, others], variables[others], before
     rows = _renumber(table, others, into=True)
     learned = _renumber(learn_transport(rows, *seen, new=new, refused=refused), others, into=False)
+    refused.discard(NONE_EXACT)  # another field has other coordinates, whose scores are to be asked again
     outer = depends(learned) & (learned[:, KIND] != ERROR_SCALE)
     return np.concatenate((field, learned[~outer], widths, learned[outer]))
 

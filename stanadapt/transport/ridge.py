@@ -40,7 +40,7 @@ import numpy as np
 from ..jit import kernel
 from . import ridge_learning
 from .map_table import OWN, PARENT_A, PARENT_B, REACH, REACH_B, RIDGE, are_coordinates
-from .ridge_terms import RidgeDraws, add_slopes, ridge_rows, ridges_of, term
+from .ridge_terms import add_slopes, ridge_rows, ridges_of, term
 from .training import Training
 
 KINDS = (RIDGE,)
@@ -89,10 +89,13 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     return not any(np.isin((first[k], second[k]), own[k:]).any() for k in range(len(rows)))
 
 
-def learn(rows: np.ndarray, training: Training) -> np.ndarray:
-    """The rows that the map has next, learned from draws and from `rows`, those in use."""
+def learn(rows: np.ndarray, training: Training, begun: ridge_learning.Look | None = None) -> np.ndarray:
+    """The rows that the map has next, learned from draws and from `rows`, those in use.
+
+    `begun` is a look for ridges that may be at the same draws.
+    """
     with contextlib.suppress(np.linalg.LinAlgError):
-        return ridge_rows(ridge_learning.learn_ridges(ridges_of(rows), training))
+        return ridge_rows(ridge_learning.learn_ridges(ridges_of(rows), training, begun))
     return rows
 
 
@@ -100,22 +103,21 @@ class ExactRidges(NamedTuple):
     """Ridges that explain scores wholly."""
 
     rows: np.ndarray
-    found: ridge_learning.Found
+    look: ridge_learning.Look | None  # for others, in draws in which these are undone
 
     def may_be_more(self) -> bool:
         """Whether there may be ridges that do not explain scores wholly, where no other law is in use."""
         with contextlib.suppress(np.linalg.LinAlgError):
-            return ridge_learning.may_be_ridges(self.found)
+            return self.look is not None and ridge_learning.may_be_ridges(self.look)
         return False
 
 
 def learn_exact(rows: np.ndarray, training: Training) -> ExactRidges:
     """The ridges that explain scores wholly, in draws in which no law is undone."""
-    old = ridges_of(rows)
-    found = ridge_learning.Found(old, [], RidgeDraws(training.points, training.scores))
+    found = ridge_learning.Found(ridges_of(rows), None)
     with contextlib.suppress(np.linalg.LinAlgError):
-        found = ridge_learning.learn_exact_ridges(old, training)
-    return ExactRidges(ridge_rows(found.ridges), found)
+        found = ridge_learning.learn_exact_ridges(found.ridges, training)
+    return ExactRidges(ridge_rows(found.ridges), found.look)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:

@@ -37,6 +37,8 @@ ridge_pursuit.py has the loop that chooses terms.
 
 from __future__ import annotations
 
+import functools
+import zlib
 from typing import NamedTuple
 
 import numpy as np
@@ -66,14 +68,49 @@ MOST_PAIRS, PAIR = 6, 1e-9
 MOST_DRAWS = 160  # many coordinates are searched by the newest draws alone
 _TOGETHER = 64  # coordinates that are looked at together, so that shares stay in the processor's cache
 MOST_ATOMS = 150  # scores are regressed on all terms, if there are no more of them
+# Whether scores are explained wholly does not depend on the draws. If a regression on all terms leaves more
+# than this share of each score, no coordinate has an exact ridge, and later windows need not ask again.
+CLEARLY_LEFT = 1e-6
+NONE_EXACT = zlib.crc32(b"exact ridges")  # the number of this question among those that are refused
+
+
+class Look:
+    """Draws in which ridges are looked for, and what is worked out of them when it is first asked for."""
+
+    def __init__(self, draws: RidgeDraws, free: np.ndarray) -> None:
+        """Coordinates that are not `free` (d,) get no ridge, and are no parents."""
+        self.draws, self.free = draws, free
+        self._ridges: dict[int, Ridge | None] = {}
+
+    @functools.cached_property
+    def atoms(self) -> Atoms:
+        return make_atoms(self.draws, np.flatnonzero(self.free))
+
+    @functools.cached_property
+    def suspects(self) -> Suspects:
+        return find_suspects(self.draws, self.atoms)
+
+    @functools.cached_property
+    def trials(self) -> Trials:
+        return Trials(self.draws, self.free, self.atoms)
+
+    def ridge(self, child: int) -> Ridge | None:
+        """The ridge of `child` that is not exact, if there is one."""
+        if child not in self._ridges:
+            self._ridges[child] = self.trials.ridge(self.draws, child, self.free)
+        return self._ridges[child]
+
+    def is_at(self, draws: RidgeDraws, free: np.ndarray) -> bool:
+        """Whether it is a look at these draws, with the same coordinates free."""
+        pairs = zip((*self.draws, self.free), (*draws, free), strict=True)
+        return all(one is other or np.array_equal(one, other) for one, other in pairs)
 
 
 class Found(NamedTuple):
     """What a search has found."""
 
     ridges: list[Ridge]  # the first one to be moved first
-    suspects: list[int]  # coordinates without an exact ridge that may have another
-    draws: RidgeDraws  # with the ridges undone
+    look: Look | None  # at draws in which they are undone, in which others may be; None if there are none
 
 
 @np.errstate(all="ignore")
@@ -81,22 +118,29 @@ def learn_exact_ridges(ridges: list[Ridge], training: Training) -> Found:
     """The ridges that explain scores wholly; `ridges` are those in use."""
     draws = _that_differ(RidgeDraws(training.points, training.scores))
     if len(draws.points) < EARLIEST:
-        return Found(ridges, [], draws)
+        return Found(ridges, None)
     kept: list[Ridge] = []
     for ridge in reversed(ridges):
         if left_share(ridge, draws) <= (10.0 * EXACT if training.new else STAYS):
             kept.append(ridge)
             draws = undo(draws, ridge)
-    suspects: list[int] = []
-    if training.new:
-        found, suspects, draws = _search(draws, training, kept, exact=True)
-        kept += found
-    return Found(kept[::-1], suspects, draws)
+    if not training.new:
+        return Found(kept[::-1], None)
+    look = Look(draws, _free(draws, training, kept))
+    if NONE_EXACT in training.refused:
+        return Found(kept[::-1], look)
+    found, last = _search(look, exact=True)
+    if not (kept or found) and look.free.all() and look.suspects.none_exact:
+        training.refused.add(NONE_EXACT)
+    return Found((kept + found)[::-1], last)
 
 
 @np.errstate(all="ignore")
-def learn_ridges(ridges: list[Ridge], training: Training) -> list[Ridge]:
-    """All ridges of draws and scores, the first one to be moved first; `ridges` are those in use."""
+def learn_ridges(ridges: list[Ridge], training: Training, begun: Look | None = None) -> list[Ridge]:
+    """All ridges of draws and scores, the first one to be moved first; `ridges` are those in use.
+
+    `begun` is a look that may be at the same draws.
+    """
     draws = RidgeDraws(training.points, training.scores)
     if len(draws.points) < LEAST:
         return ridges
@@ -107,7 +151,9 @@ def learn_ridges(ridges: list[Ridge], training: Training) -> list[Ridge]:
             kept.append(found)
             draws = undo(draws, found)
     if training.new and training.room_for_ridges:
-        kept += _search(draws, training, kept, exact=False).ridges
+        free = _free(draws, training, kept)
+        look = begun if begun is not None and begun.is_at(draws, free) else Look(draws, free)
+        kept += _search(look, exact=False)[0]
     return kept[::-1]
 
 
@@ -116,14 +162,11 @@ def _is_taken(ridge: Ridge, taken: np.ndarray) -> bool:
 
 
 @np.errstate(all="ignore")
-def may_be_ridges(found: Found) -> bool:
+def may_be_ridges(look: Look) -> bool:
     """Whether one of the suspects has a ridge that is not exact, in draws in which no other law is undone."""
-    draws = found.draws
-    if len(draws.points) < LEAST:
+    if len(look.draws.points) < LEAST:
         return False
-    free = _that_vary(draws)
-    trials = Trials(draws, free)
-    return any(trials.ridge(draws, child, free) is not None for child in found.suspects)
+    return any(look.ridge(child) is not None for child in look.suspects.likely)
 
 
 def _that_differ(draws: RidgeDraws) -> RidgeDraws:
@@ -141,29 +184,34 @@ def _that_vary(draws: RidgeDraws) -> np.ndarray:
     return np.asarray((points != points[0]).any(axis=0) & (scores != scores[0]).any(axis=0))
 
 
-def _search(draws: RidgeDraws, training: Training, kept: list[Ridge], *, exact: bool) -> Found:
-    """New ridges, the last one to be moved first.
-
-    A coordinate that has a ridge already, or that another law moves, gets none, and is no parent.
-    """
+def _free(draws: RidgeDraws, training: Training, kept: list[Ridge]) -> np.ndarray:
+    """The coordinates (d,) that have no ridge yet, and that no other law moves."""
     free = _that_vary(draws)
     free[training.taken] = False
     free[[ridge.child for ridge in kept]] = False
+    return free
+
+
+def _search(look: Look, *, exact: bool) -> tuple[list[Ridge], Look]:
+    """New ridges, the last one to be moved first, and a look at the draws in which they are undone."""
     found: list[Ridge] = []
     while True:
-        atoms, before = make_atoms(draws, np.flatnonzero(free)), len(found)
-        seen, trials = find_suspects(draws, atoms), Trials(draws, free, atoms)
+        draws, free, before = look.draws, look.free.copy(), len(found)
+        seen = look.suspects
         for child in seen.wholly if exact else seen.likely:
             if exact:
-                ridge = exact_ridge(draws, child, atoms, free, seen.pairs.get(child))
+                ridge = exact_ridge(draws, child, look.atoms, free, seen.pairs.get(child))
+            elif draws is look.draws:
+                ridge = look.ridge(child)
             else:
-                ridge = trials.ridge(draws, child, free)
+                ridge = look.trials.ridge(draws, child, free)
             if ridge is not None:
                 found.append(ridge)
                 draws = undo(draws, ridge)
                 free[child] = False
         if len(found) == before:
-            return Found(found, seen.likely, draws)
+            return found, look
+        look = Look(draws, free)
 
 
 class Suspects(NamedTuple):
@@ -172,6 +220,7 @@ class Suspects(NamedTuple):
     wholly: list[int]  # a regression leaves nothing of their scores, or may do so
     pairs: dict[int, tuple[int, int]]  # the parents by which they are explained, where these are known
     likely: list[int]  # one term explains more of the score than by chance; the likeliest first
+    none_exact: bool = False  # whether it is certain that no score is explained wholly
 
 
 class _Shares(NamedTuple):
@@ -210,15 +259,16 @@ def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
     scores = draws.scores[:, free] - draws.scores[:, free].mean(axis=0)
     totals = np.square(scores).sum(axis=0)
     firsts, seconds = atoms.firsts[p:], atoms.seconds[p:]
-    wholly = np.zeros(p, bool)
+    wholly, none_exact = np.zeros(p, bool), False
     is_told = is_regular and p + len(sizes) <= min(MOST_ATOMS, n - 2 - SPARE)
     if is_regular:
         basis = orthonormal(u)
         scores, columns = scores - basis @ (basis.T @ scores), columns - basis @ (basis.T @ columns)
         if is_told:
             basis = orthonormal(columns)
-            rest = scores - basis @ (basis.T @ scores)
-            wholly = np.square(rest).sum(axis=0) <= EXACT * totals
+            rest = np.square(scores - basis @ (basis.T @ scores)).sum(axis=0)
+            wholly = rest <= EXACT * totals
+            none_exact = bool((rest > CLEARLY_LEFT * totals).all())
         planes = [scores / np.linalg.norm(scores, axis=0)]
     else:
         unit = u / np.sqrt(atoms.sizes[:p])
@@ -239,7 +289,7 @@ def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
     order = [k for k in np.argsort(-best, kind="stable")[:MOST_SUSPECTS] if best[k] > SHARE]
     likely = [int(free[k]) for k in order if best[k] > chance]
     if is_told:
-        return Suspects([int(k) for k in free[wholly]], {}, likely)
+        return Suspects([int(k) for k in free[wholly]], {}, likely, none_exact)
     if is_regular or not order:
         return Suspects(likely, {}, likely)  # their linear parts are known, so that a term tells much
     places = np.argsort(-shares.of(np.array(order)), axis=1, kind="stable")[:, :MOST_PAIRS]
