@@ -573,8 +573,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/learning.py",
-        "    return np.concatenate((_learn_inner(inner, training, with_groups=with_groups), outer))",
-        "    return np.concatenate((outer, _learn_inner(inner, training, with_groups=with_groups)))",
+        "(_learn_inner(inner, training, found.search, with_groups=with_groups), outer)",
+        "(outer, _learn_inner(inner, training, found.search, with_groups=with_groups))",
         unit("test_transport_ridge", "test_an_exact_ridge_comes_after_a_group_that_moves_its_parent"),
     ),
     Mutation(
@@ -582,6 +582,18 @@ MUTATIONS = [
         "room, room_for_ridges = left > MARGIN, left > RIDGE_MARGIN",
         "room, room_for_ridges = left > 4.0 * MARGIN, left > 10.0 * RIDGE_MARGIN",
         unit("test_room_for_laws", "test_draws_near_a_normal_law_have_no_room_for_groups_and_ridges"),
+    ),
+    Mutation(
+        "transport/learning.py",
+        "    refused.discard(NONE_EXACT)",
+        "    refused.discard(0)",
+        unit("test_refused_questions", "test_beside_a_field_exact_ridges_are_asked_for_each_time"),
+    ),
+    Mutation(
+        "transport/ridge_learning.py",
+        "none_exact = bool((rest > CLEARLY_LEFT * totals).all())",
+        "none_exact = bool((rest > EXACT * totals).all())",
+        unit("test_refused_questions", "test_draws_close_to_each_other_give_no_final_answer"),
     ),
     Mutation(
         "transport/group.py",

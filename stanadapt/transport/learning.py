@@ -55,7 +55,7 @@ from .map_table import (
 )
 from .ridge_fit import LEAST_GAIN as RIDGE_MARGIN
 from .ridge_fit import pursue
-from .ridge_learning import NONE_EXACT, Look
+from .ridge_learning import NONE_EXACT, RidgeSearch
 from .ridge_terms import Ridge, RidgeDraws, make_atoms, undone_parts
 from .shape import LEAST, divergence_of_all
 from .tail import may_have_tails
@@ -131,15 +131,16 @@ def learn_transport(
             return np.concatenate((moves, outer))
         return np.concatenate((error_scale.learn(scaled, training), outer))
     with_groups = room or certain or len(inner) > 0
-    return np.concatenate((_learn_inner(inner, training, found.look, with_groups=with_groups), outer))
+    return np.concatenate((_learn_inner(inner, training, found.search, with_groups=with_groups), outer))
 
 
 def _learn_inner(
-    table: np.ndarray, training: Training, begun: Look | None, *, with_groups: bool
+    table: np.ndarray, training: Training, begun: RidgeSearch | None, *, with_groups: bool
 ) -> np.ndarray:
     """The next rows of a map, without those of exact ridges, which move the coordinates that are taken.
 
-    Groups are looked for if `with_groups`. `begun` is a look for ridges in draws in which no group is undone.
+    Groups are looked for if `with_groups`. `begun` is a search for ridges that has begun where no group is
+    undone.
     """
     points, scores, fixed = training.points, training.scores, training.taken
     moves = _rows_of(group, table)

@@ -89,10 +89,12 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     return not any(np.isin((first[k], second[k]), own[k:]).any() for k in range(len(rows)))
 
 
-def learn(rows: np.ndarray, training: Training, begun: ridge_learning.Look | None = None) -> np.ndarray:
+def learn(
+    rows: np.ndarray, training: Training, begun: ridge_learning.RidgeSearch | None = None
+) -> np.ndarray:
     """The rows that the map has next, learned from draws and from `rows`, those in use.
 
-    `begun` is a look for ridges that may be at the same draws.
+    `begun` is a search for ridges that may be at the same draws.
     """
     with contextlib.suppress(np.linalg.LinAlgError):
         return ridge_rows(ridge_learning.learn_ridges(ridges_of(rows), training, begun))
@@ -103,12 +105,12 @@ class ExactRidges(NamedTuple):
     """Ridges that explain scores wholly."""
 
     rows: np.ndarray
-    look: ridge_learning.Look | None  # for others, in draws in which these are undone
+    search: ridge_learning.RidgeSearch | None  # for others, in draws in which these are undone
 
     def may_be_more(self) -> bool:
         """Whether there may be ridges that do not explain scores wholly, where no other law is in use."""
         with contextlib.suppress(np.linalg.LinAlgError):
-            return self.look is not None and ridge_learning.may_be_ridges(self.look)
+            return self.search is not None and ridge_learning.may_be_ridges(self.search)
         return False
 
 
@@ -117,7 +119,7 @@ def learn_exact(rows: np.ndarray, training: Training) -> ExactRidges:
     found = ridge_learning.Found(ridges_of(rows), None)
     with contextlib.suppress(np.linalg.LinAlgError):
         found = ridge_learning.learn_exact_ridges(found.ridges, training)
-    return ExactRidges(ridge_rows(found.ridges), found.look)
+    return ExactRidges(ridge_rows(found.ridges), found.search)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:

@@ -74,7 +74,7 @@ CLEARLY_LEFT = 1e-6
 NONE_EXACT = zlib.crc32(b"exact ridges")  # the number of this question among those that are refused
 
 
-class Look:
+class RidgeSearch:
     """Draws in which ridges are looked for, and what is worked out of them when it is first asked for."""
 
     def __init__(self, draws: RidgeDraws, free: np.ndarray) -> None:
@@ -100,8 +100,8 @@ class Look:
             self._ridges[child] = self.trials.ridge(self.draws, child, self.free)
         return self._ridges[child]
 
-    def is_at(self, draws: RidgeDraws, free: np.ndarray) -> bool:
-        """Whether it is a look at these draws, with the same coordinates free."""
+    def is_of(self, draws: RidgeDraws, free: np.ndarray) -> bool:
+        """Whether it searches these draws, with the same coordinates free."""
         pairs = zip((*self.draws, self.free), (*draws, free), strict=True)
         return all(one is other or np.array_equal(one, other) for one, other in pairs)
 
@@ -110,7 +110,9 @@ class Found(NamedTuple):
     """What a search has found."""
 
     ridges: list[Ridge]  # the first one to be moved first
-    look: Look | None  # at draws in which they are undone, in which others may be; None if there are none
+    search: (
+        RidgeSearch | None
+    )  # of draws in which they are undone, for others; None if no others may be there
 
 
 @np.errstate(all="ignore")
@@ -126,20 +128,20 @@ def learn_exact_ridges(ridges: list[Ridge], training: Training) -> Found:
             draws = undo(draws, ridge)
     if not training.new:
         return Found(kept[::-1], None)
-    look = Look(draws, _free(draws, training, kept))
+    search = RidgeSearch(draws, _free(draws, training, kept))
     if NONE_EXACT in training.refused:
-        return Found(kept[::-1], look)
-    found, last = _search(look, exact=True)
-    if not (kept or found) and look.free.all() and look.suspects.none_exact:
+        return Found(kept[::-1], search)
+    found, last = _find_ridges(search, exact=True)
+    if not (kept or found) and search.free.all() and search.suspects.none_exact:
         training.refused.add(NONE_EXACT)
     return Found((kept + found)[::-1], last)
 
 
 @np.errstate(all="ignore")
-def learn_ridges(ridges: list[Ridge], training: Training, begun: Look | None = None) -> list[Ridge]:
+def learn_ridges(ridges: list[Ridge], training: Training, begun: RidgeSearch | None = None) -> list[Ridge]:
     """All ridges of draws and scores, the first one to be moved first; `ridges` are those in use.
 
-    `begun` is a look that may be at the same draws.
+    `begun` is a search that may be at the same draws.
     """
     draws = RidgeDraws(training.points, training.scores)
     if len(draws.points) < LEAST:
@@ -152,8 +154,8 @@ def learn_ridges(ridges: list[Ridge], training: Training, begun: Look | None = N
             draws = undo(draws, found)
     if training.new and training.room_for_ridges:
         free = _free(draws, training, kept)
-        look = begun if begun is not None and begun.is_at(draws, free) else Look(draws, free)
-        kept += _search(look, exact=False)[0]
+        search = begun if begun is not None and begun.is_of(draws, free) else RidgeSearch(draws, free)
+        kept += _find_ridges(search, exact=False)[0]
     return kept[::-1]
 
 
@@ -162,11 +164,11 @@ def _is_taken(ridge: Ridge, taken: np.ndarray) -> bool:
 
 
 @np.errstate(all="ignore")
-def may_be_ridges(look: Look) -> bool:
+def may_be_ridges(search: RidgeSearch) -> bool:
     """Whether one of the suspects has a ridge that is not exact, in draws in which no other law is undone."""
-    if len(look.draws.points) < LEAST:
+    if len(search.draws.points) < LEAST:
         return False
-    return any(look.ridge(child) is not None for child in look.suspects.likely)
+    return any(search.ridge(child) is not None for child in search.suspects.likely)
 
 
 def _that_differ(draws: RidgeDraws) -> RidgeDraws:
@@ -192,26 +194,26 @@ def _free(draws: RidgeDraws, training: Training, kept: list[Ridge]) -> np.ndarra
     return free
 
 
-def _search(look: Look, *, exact: bool) -> tuple[list[Ridge], Look]:
-    """New ridges, the last one to be moved first, and a look at the draws in which they are undone."""
+def _find_ridges(search: RidgeSearch, *, exact: bool) -> tuple[list[Ridge], RidgeSearch]:
+    """New ridges, the last one to be moved first, and a search of the draws in which they are undone."""
     found: list[Ridge] = []
     while True:
-        draws, free, before = look.draws, look.free.copy(), len(found)
-        seen = look.suspects
+        draws, free, before = search.draws, search.free.copy(), len(found)
+        seen = search.suspects
         for child in seen.wholly if exact else seen.likely:
             if exact:
-                ridge = exact_ridge(draws, child, look.atoms, free, seen.pairs.get(child))
-            elif draws is look.draws:
-                ridge = look.ridge(child)
+                ridge = exact_ridge(draws, child, search.atoms, free, seen.pairs.get(child))
+            elif draws is search.draws:
+                ridge = search.ridge(child)
             else:
-                ridge = look.trials.ridge(draws, child, free)
+                ridge = search.trials.ridge(draws, child, free)
             if ridge is not None:
                 found.append(ridge)
                 draws = undo(draws, ridge)
                 free[child] = False
         if len(found) == before:
-            return found, look
-        look = Look(draws, free)
+            return found, search
+        search = RidgeSearch(draws, free)
 
 
 class Suspects(NamedTuple):
