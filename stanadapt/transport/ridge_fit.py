@@ -216,8 +216,11 @@ def _with_numbers(draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarra
     bent = chosen[atoms.seconds[chosen] >= 0]
     if not len(bent):
         return None
-    of = np.unique(np.concatenate((atoms.firsts[bent], atoms.seconds[bent])))
-    chosen = np.union1d(bent, np.flatnonzero((atoms.seconds < 0) & np.isin(atoms.firsts, of)))
+    is_parent = np.zeros(len(atoms.centers), bool)
+    is_parent[atoms.firsts[bent]] = is_parent[atoms.seconds[bent]] = True
+    is_term = (atoms.seconds < 0) & is_parent[atoms.firsts]
+    is_term[bent] = True
+    chosen = np.flatnonzero(is_term)
     if len(draws.points) < len(chosen) + 2 + SPARE:
         return None
     by_scores, rest, total = _regress(draws, child, atoms.columns[:, chosen])
