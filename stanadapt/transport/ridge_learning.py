@@ -110,9 +110,7 @@ class Found(NamedTuple):
     """What a search has found."""
 
     ridges: list[Ridge]  # the first one to be moved first
-    search: (
-        RidgeSearch | None
-    )  # of draws in which they are undone, for others; None if no others may be there
+    search: RidgeSearch | None  # for others, in draws in which these are undone; None if there can be none
 
 
 @np.errstate(all="ignore")
