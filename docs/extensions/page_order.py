@@ -1,7 +1,7 @@
 """The order in which pages are read: neighbours far apart, so that several processes share those that run.
 
-With `-j` Sphinx gives each process a piece of the sorted list of pages. The tutorials follow each other there,
-and take nearly all of the time, because their cells run while they are read.
+With `-j` Sphinx gives each process a piece of the sorted list of pages. The tutorials follow each other in
+it, and take nearly all of the time, because their cells run while they are read.
 """
 
 from __future__ import annotations
