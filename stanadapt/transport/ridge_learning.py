@@ -110,7 +110,7 @@ class Found(NamedTuple):
     """What a search has found."""
 
     ridges: list[Ridge]  # the first one to be moved first
-    search: RidgeSearch | None  # for others, in draws in which these are undone; None if there can be none
+    search: RidgeSearch | None  # for others, in draws in which these are undone; None if none is wanted
 
 
 @np.errstate(all="ignore")
