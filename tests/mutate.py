@@ -647,6 +647,12 @@ MUTATIONS = [
         unit("test_diagnostics", "test_long_waits"),
     ),
     Mutation(
+        "diagnostics/statistics.py",
+        "    with one_thread():  # of BLAS",
+        "    with pool:  # of BLAS",
+        unit("test_diagnostics", "test_blas_has_one_thread_in_statistics"),
+    ),
+    Mutation(
         "transport/group.py",
         "        score[scale] += scaled * x[part] * row[PART_BETA]",
         "        score[scale] += scaled * x[part]",

@@ -13,6 +13,7 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError
+from ..numerics.blas import one_thread
 from ..result.container import datasets, json_attribute, without_draws
 from ..result.labels import SAMPLE_DIMS
 from ..run.progress import tell
@@ -165,14 +166,15 @@ def each_column(
     parts: list[Statistics] = []
     told = time.perf_counter()
     pool = ThreadPoolExecutor(check.available_cores(), thread_name_prefix="stanadapt")
-    try:
-        for part in (pool.map if len(blocks) > 1 else map)(of_block, blocks):
-            parts.append(part)
-            if progress and time.perf_counter() - told >= _SILENT_SECONDS:
-                told = time.perf_counter()
-                tell(f"stanadapt: diagnosing the draws, {len(parts) / len(blocks):.0%} done")
-    finally:  # after an exception, be it Ctrl-C, no block begins any more
-        pool.shutdown(cancel_futures=True)
+    with one_thread():  # of BLAS, since the threads of the pool take all cores
+        try:
+            for part in (pool.map if len(blocks) > 1 else map)(of_block, blocks):
+                parts.append(part)
+                if progress and time.perf_counter() - told >= _SILENT_SECONDS:
+                    told = time.perf_counter()
+                    tell(f"stanadapt: diagnosing the draws, {len(parts) / len(blocks):.0%} done")
+        finally:  # after an exception, be it Ctrl-C, no block begins any more
+            pool.shutdown(cancel_futures=True)
     kind: Any = type(parts[0])
     joined: Statistics = kind(*map(np.concatenate, zip(*parts, strict=True)))
     return joined

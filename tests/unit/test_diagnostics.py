@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import stanadapt
 from stanadapt import check
@@ -573,6 +574,22 @@ def test_progress_of_what_takes_long(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines() == shown
     stanadapt.diagnose(idata)
     assert capsys.readouterr().err == ""
+
+
+def test_blas_has_one_thread_in_statistics():
+    """Threads of BLAS would wait for those of the pool, in loops that keep all cores busy."""
+    seen = []
+
+    def count_threads(draws):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return Scalars.of(draws)
+
+    columns = np.random.default_rng(0).standard_normal((CHAINS, DRAWS, 40))  # of several blocks
+    with threadpool_limits(2, user_api="blas"):
+        statistics_module.each_column(count_threads, [columns])
+        after = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    assert len(seen) > 1 and set(seen) == {1}
+    assert after == {2}
 
 
 def test_an_interrupt_leaves_what_has_not_begun(monkeypatch):
