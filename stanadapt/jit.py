@@ -32,16 +32,16 @@ import numpy as np
 from llvmlite import binding as llvm
 from llvmlite import ir as llvm_ir
 from numba.core.ccallback import CFunc
+from numba.core.cgutils import get_or_insert_function
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.funcdesc import FunctionDescriptor
+from numba.core.imputils import user_function
 from numba.core.registry import CPUDispatcher
 
 from .compiler.direct_call import DirectCall, KernelError, direct_call, is_direct, lay_flat
 from .compiler.kernel_compiler import EntryCompiler, KernelCompiler, open_kernels
 from .compiler.kernel_files import Called, KernelFiles, kernels, place_of, symbols, text_of_types
-from .compiler.kernel_library import Library
 from .compiler.lean_compiler import lean
-from .compiler.level_codegen import level_codegen
 from .late_modules import put_off
 
 # SciPy copies all names of NumPy, and so imports this compiler of Fortran: a tenth of a second.
@@ -313,10 +313,10 @@ class LateKernel(CompiledKernel):
                 f"stanadapt.late.{self.py_func.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
             )
             stub = _Stub(self.core, args, self.result, symbol)
-            llvm.add_symbol(symbol, stub.address)
-            symbols[symbol] = Called(place_of(self.py_func), args)
+            symbols[stub.symbol_of_place] = Called(place_of(self.py_func), args)
             self.overloads[args] = stub
-            self.targetctx.insert_user_function(stub.entry_point, stub.fndesc, [])
+            call = stub.call()
+            self.targetctx.insert_func_defn([(call, stub.entry_point, call.signature)])
         return self.overloads[args].entry_point
 
 
@@ -330,7 +330,12 @@ _RESULTS = {
 
 
 class _Stub:
-    """The stub of a late kernel for one tuple of argument types; numba takes it for a compiled function."""
+    """The stub of a late kernel for one tuple of argument types; numba takes it for a compiled function.
+
+    The module of each kernel that calls it has the code of the stub too, so that it is compiled and stored
+    with this kernel. What differs from process to process are two addresses, which the code names by symbols:
+    of the word that holds the address of the machine code, and of the function that finds it.
+    """
 
     objectmode = False
 
@@ -342,34 +347,43 @@ class _Stub:
         self.fndesc = FunctionDescriptor(*about, None, result, None, names, None, argtypes=args)
         self.fndesc.mangled_name = symbol
         self.place = ctypes.c_int64(0)  # of the machine code
-        _stubs.append(self)
-        self.address = self._generate(len(_stubs) - 1)
+        _stubs[ctypes.addressof(self.place)] = self
+        llvm.add_symbol(self.symbol_of_place, ctypes.addressof(self.place))
 
-    def _generate(self, number: int) -> int:
-        """The address of the stub's own machine code."""
-        context = self.core.targetctx
-        library = Library(level_codegen(), self.symbol)
-        library.is_copied = False
-        module = library.create_ir_module(self.symbol)
-        kind = context.call_conv.get_function_type(self.signature.return_type, self.args)
-        function, word = llvm_ir.Function(module, kind, self.symbol), llvm_ir.IntType(64)
+    @property
+    def symbol_of_place(self) -> str:
+        return f"{self.symbol}.place"
+
+    def call(self) -> Any:
+        """What numba generates a call with: it puts the stub into the module of the caller first."""
+        call = user_function(self.fndesc, [])
+
+        def call_stub(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            function = context.declare_function(builder.module, self.fndesc)
+            if function.is_declaration:
+                self._define(function)
+            return call(context, builder, signature, values)
+
+        call_stub.signature, call_stub.libs = call.signature, ()  # type: ignore[attr-defined]
+        return call_stub
+
+    def _define(self, function: Any) -> None:
+        """Generate the stub as this function of a module."""
+        function.linkage = "linkonce_odr"  # what is copied into another module may bring the same one
+        function.attributes.add("noinline")
+        module, word = function.module, llvm_ir.IntType(64)
+        place = llvm_ir.GlobalVariable(module, word, self.symbol_of_place)
+        place.linkage = "external"
+        find = get_or_insert_function(module, llvm_ir.FunctionType(word, [word.as_pointer()]), _FIND)
         builder = llvm_ir.IRBuilder(function.append_basic_block())
-        place = builder.inttoptr(word(ctypes.addressof(self.place)), word.as_pointer())
         found = builder.alloca(word)
         builder.store(builder.load_atomic(place, "acquire", 8), found)
         with builder.if_then(builder.icmp_signed("==", builder.load(found), word(0)), likely=False):
-            ask = builder.inttoptr(
-                word(ctypes.cast(_find_code, ctypes.c_void_p).value),
-                llvm_ir.FunctionType(word, [word]).as_pointer(),
-            )
-            builder.store(builder.call(ask, [word(number)]), found)
+            builder.store(builder.call(find, [place]), found)
             with builder.if_then(builder.icmp_signed("==", builder.load(found), word(0)), likely=False):
-                builder.ret(kind.return_type(-1))  # numba's code for a Python exception
-        code = builder.inttoptr(builder.load(found), kind.as_pointer())
+                builder.ret(function.ftype.return_type(-1))  # numba's code for a Python exception
+        code = builder.inttoptr(builder.load(found), function.ftype.as_pointer())
         builder.ret(builder.call(code, function.args, tail="musttail"))
-        library.add_ir_module(module)
-        library.finalize()
-        return int(library.get_pointer_to_function(self.symbol))
 
     def find(self) -> int:
         """The address of the kernel, which is compiled or loaded now."""
@@ -382,24 +396,32 @@ class _Stub:
         return self.place.value
 
 
-_stubs: list[_Stub] = []
+_stubs: dict[int, _Stub] = {}  # by the addresses of their words
 
 
 def compile_late_kernels() -> None:
     """Compile or load all late kernels of the package that the kernels in this process may call."""
-    for stub in _stubs:  # the list grows meanwhile, since late kernels may call others
-        if not stub.place.value and stub.core.py_func.__module__.startswith(f"{_PACKAGE}."):
-            stub.find()
+    asked = set[int]()
+    while left := [place for place in _stubs if place not in asked]:  # late kernels may call others
+        for place in left:
+            stub = _stubs[place]
+            asked.add(place)
+            if not stub.place.value and stub.core.py_func.__module__.startswith(f"{_PACKAGE}."):
+                stub.find()
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)  # type: ignore[untyped-decorator]
-def _find_code(number: int) -> int:
+@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # type: ignore[untyped-decorator]
+def _find_code(place: int) -> int:
     """What a stub calls, in the thread of the kernel that calls it. Zero ends that kernel by an error."""
     try:
-        return _stubs[number].find()
+        return _stubs[place].find()
     except BaseException:
         traceback.print_exc()
         return 0
+
+
+_FIND = "stanadapt.find_late_code"  # its symbol
+llvm.add_symbol(_FIND, ctypes.cast(_find_code, ctypes.c_void_p).value)
 
 
 def intrinsic(definition: Callable[..., Any]) -> Any:

@@ -145,8 +145,9 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
     def _write(self, sig: Any, data: Any) -> None:
         if data.library.has_dynamic_globals:  # addresses, which die with the process
             return
-        functions = data.library._final_module.functions
-        called = [function.name for function in functions if function.is_declaration]
+        module = data.library._final_module
+        named = (one for kind in (module.functions, module.global_variables) for one in kind)
+        called = [one.name for one in named if one.is_declaration]
         parts = data._replace(type_annotation="")._reduce()  # a text with all types, which nobody reads
         called_ones = [symbols[name] for name in called if name in symbols]
         others = [name for name in called if name not in symbols and not name.startswith("llvm.")]

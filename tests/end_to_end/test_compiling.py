@@ -71,7 +71,7 @@ COUNTED = """
 import sys, warnings
 warnings.simplefilter("ignore")
 import stanadapt
-from numba.core import event
+from numba.core import codegen, event
 
 compiled = []
 
@@ -83,6 +83,14 @@ class Listener(event.Listener):
         pass
 
 event.register("numba:compile", Listener())
+generate = codegen.CPUCodeLibrary.finalize
+
+def generate_counted(library):  # machine code that is made without numba's compiler
+    if library.name not in ("nrt", *compiled):  # each process makes numba's own
+        compiled.append(library.name)
+    generate(library)
+
+codegen.CPUCodeLibrary.finalize = generate_counted
 schools, method = sys.argv[1:]
 run = {"chains": 2, "warmup": 300, "draws": 100, "seed": 1, "progress": False}
 stanadapt.summary(stanadapt.sample(f"{schools}.stan", f"{schools}.json", method=method, **run))

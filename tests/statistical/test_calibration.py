@@ -270,7 +270,7 @@ def test_p_values_are_uniform_under_uniform_ranks(test: object, seed: int) -> No
 
 def test_the_truth_has_the_exact_law_of_a_walks_scales() -> None:
     """Over data sets the exact distribution functions at the truth are uniform, or the law is another one."""
-    simulations = [simulation("random_walk", replicate) for replicate in range(REPLICATES // 2)]
+    simulations = [simulation("random_walk", replicate) for replicate in range(REPLICATES // 4)]
     shares = [scale_shares(data["y"], truth[None, :2])[0] for truth, data in simulations]
     for column in np.array(shares).T:
         assert stats.kstest(column, "uniform").pvalue > LEVEL

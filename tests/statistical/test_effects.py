@@ -163,14 +163,11 @@ def test_scales_and_the_correlation_have_their_law(program: str, seed: int) -> N
         assert largest_error(draws.values, law, findings) < LIMIT
 
 
+@pytest.mark.thorough
 @pytest.mark.seeds(1, 2, rate=RATE)
 @pytest.mark.parametrize(
     "names",
-    [
-        thorough(("choices_centred", "choices")),
-        thorough(("three_centred", "three")),
-        ("three_centred", "three_matrix"),
-    ],
+    [("choices_centred", "choices"), ("three_centred", "three"), ("three_centred", "three_matrix")],
 )
 def test_programs_that_are_centred_and_not_have_the_same_law(names: tuple[str, str], seed: int) -> None:
     """Data that are not normal, and three effects: both orders of the numbers of correlations."""
@@ -190,7 +187,7 @@ def test_programs_that_are_centred_and_not_have_the_same_law(names: tuple[str, s
 
 
 @pytest.mark.seeds(1, 2, rate=RATE)
-@pytest.mark.parametrize("name", ["classes", "maximal"])
+@pytest.mark.parametrize("name", ["classes", thorough("maximal")])
 def test_several_factors_have_the_same_law_in_both_forms(name: str, seed: int) -> None:
     """Classes in schools, and subjects with items: a law of a later factor that is taken for another one."""
     drawn = []

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import thorough
 from conjugate import MODELS, drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
@@ -41,8 +40,9 @@ def test_the_evidence_of_conjugate_models(name: str, d: int, stay: float, seed: 
 
 # Rate: the mean square of 40 normal numbers with standard deviations of 0.93 to 1.05, as they were measured,
 # is outside of these bounds twice in a thousand times, and that more than two are beyond 3 is rarer.
+@pytest.mark.thorough
 @pytest.mark.seeds(1, rate=0.003)
-@pytest.mark.parametrize(("name", "d"), [thorough("regression", 5), ("beta-binomial", 2)])
+@pytest.mark.parametrize(("name", "d"), [("regression", 5), ("beta-binomial", 2)])
 def test_the_standard_error_is_honest(name: str, d: int, seed: int) -> None:
     """To a factor of 1.5 where draws are autocorrelated, which errors of independent draws miss by 3."""
     z = in_standard_errors(name, d, 400, 0.8, range(40 * seed, 40 * seed + 40))

@@ -49,7 +49,7 @@ def replays(posterior: stanadapt.Posterior, method: str, seed: int, settings: An
         ("fisher_hmc", "eight_schools"),
         ("fisher_hmc", FUNNEL),
         ("fisher_hmc", HEAVY),
-        ("fisher_mala", "correlated_gaussian"),
+        thorough("fisher_mala", "correlated_gaussian"),
         thorough("fisher_mala", HEAVY),
         thorough("arwmh", "eight_schools"),
         thorough("hmc", "correlated_gaussian"),

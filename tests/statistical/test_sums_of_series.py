@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cases import partly_thorough
 from fits import run
 from shares import largest_error, quantiles_of_two
 
@@ -73,7 +74,7 @@ def law(name: str) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return data, quantiles_of_two(log_density, (-6.0, 1.5), (-6.0, 1.5))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", partly_thorough(PROGRAMS, ("two walks", "a walk and effects, not centred")))
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_scales_of_a_sum_have_their_law(seed: int, name: str) -> None:
     data, found = law(name)
