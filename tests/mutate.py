@@ -1096,6 +1096,18 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/field_learning.py",
+        "    is_cheap = is_cheap and not _has_few_effects(coupling, variables, tied)\n",
+        "",
+        unit("test_effects_beside_series", "test_few_effects_are_found"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "LEAST_EFFECTS if beside is None else LEAST_GROUPS",
+        "LEAST_EFFECTS",
+        unit("test_effects_beside_series", "test_few_effects_are_found"),
+    ),
+    Mutation(
+        "transport/fields/field_learning.py",
         "if len(strong) > MOST_HEADS and are_all_series(coupling, variables):",
         "if False:",
         unit("test_many_heads", "test_all_scales_of_five_walks_and_noise_are_heads_of_one_field"),

@@ -48,15 +48,18 @@ PROGRAMS = {
         priors="e ~ std_normal(); z ~ std_normal();",
     ),
 }
-PROGRAMS["a walk and effects that follow it"] = PROGRAMS["a walk and effects"]
+PROGRAMS["a walk and effects that follow it"] = PROGRAMS["a walk and five effects"] = PROGRAMS[
+    "a walk and effects"
+]
+IN_MAKE_TEST = "two walks", "a walk and effects, not centred", "a walk and five effects"
 
 
 @functools.cache
 def law(name: str) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """Data, and quantiles of the logarithms of both scales."""
     rng, noise = np.random.default_rng(14), 0.1 if "not" in name else 0.5
-    n, n_others = N, OTHERS
-    t, s = rng.integers(TIMES, size=n), rng.integers(OTHERS, size=n)
+    n, n_others = N, 5 if "five" in name else OTHERS
+    t, s = rng.integers(TIMES, size=n), rng.integers(n_others, size=n)
     if "follow" in name:  # three at each time, with two data each
         t, s = np.repeat(np.arange(TIMES), 6), np.repeat(np.arange(3 * TIMES), 2)
         n, n_others = len(t), 3 * TIMES
@@ -74,7 +77,7 @@ def law(name: str) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return data, quantiles_of_two(log_density, (-6.0, 1.5), (-6.0, 1.5))
 
 
-@pytest.mark.parametrize("name", partly_thorough(PROGRAMS, ("two walks", "a walk and effects, not centred")))
+@pytest.mark.parametrize("name", partly_thorough(PROGRAMS, IN_MAKE_TEST))
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_scales_of_a_sum_have_their_law(seed: int, name: str) -> None:
     data, found = law(name)

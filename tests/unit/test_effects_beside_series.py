@@ -103,6 +103,36 @@ def learn(series_centred: bool, effects_centred: bool, likelihood: str) -> tuple
     return learned.rows, density, names
 
 
+FEW = """
+data { int N; int T; int J; array[N] int y; array[N] int t; array[N] int g; }
+parameters { real a; real log_h; real log_b; vector[T] h; vector[J] b; }
+model {
+  a ~ std_normal(); log_h ~ std_normal(); log_b ~ std_normal();
+  h[1:2] ~ normal(0, 1); h[3:T] ~ normal(2 * h[2:(T - 1)] - h[1:(T - 2)], exp(log_h));
+  b ~ normal(0, exp(log_b));
+  y ~ poisson_log(a + h[t] + b[g]);
+}
+"""
+
+
+@pytest.mark.parametrize("groups", [5, 12])
+def test_few_effects_are_found(groups: int) -> None:
+    """Their scale has too few neighbours to be a head of one field for all, which would have a neck there."""
+    rng = np.random.default_rng(3)
+    t, g = rng.integers(TIMES, size=N), rng.integers(groups, size=N)
+    h, b = np.cumsum(np.cumsum(0.05 * rng.normal(size=TIMES))), 0.4 * rng.normal(size=groups)
+    data = {"N": N, "T": TIMES, "J": groups, "y": rng.poisson(np.exp(h[t] + b[g])), "t": t + 1, "g": g + 1}
+    density = ProgramDensity(FEW, {name: np.asarray(value).tolist() for name, value in data.items()})
+    names = list(density.model.unconstrained_names())
+    truth = {"a": 0.0, "log_h": np.log(0.05), "log_b": np.log(0.4), "h": h, "b": b}
+    x = density.model.unconstrain(truth)
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variable_groups(names))
+    assert learned is not None
+    (factor,) = factors_in(learned.rows)
+    assert [names[i] for i in factor.own.ravel()] == [f"b.{j + 1}" for j in range(groups)]
+    assert [names[i] for i in factor.heads] == ["log_b"]
+
+
 @pytest.mark.parametrize(("series_centred", "effects_centred"), FORMS)
 def test_both_are_found(series_centred: bool, effects_centred: bool) -> None:
     rows, _, names = learn(series_centred, effects_centred, NORMAL)

@@ -96,7 +96,8 @@ def find_effects(
     """
     field = no_transport() if beside is None else beside
     latents = latents_and_heads(field)[0]
-    own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS, latents)
+    least = LEAST_ROTATED if rotated else LEAST_EFFECTS if beside is None else LEAST_GROUPS
+    own = factors_of(coupling, variables, least, latents)
     if not own:
         return None
     others = np.setdiff1d(np.arange(x.size), np.concatenate([latents, *(one.ravel() for one in own)]))

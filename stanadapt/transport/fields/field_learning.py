@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..composition import change_coordinates
+from ..effects_table import LEAST_GROUPS
 from ..field import Field
 from ..field_table import factors_in, field_rows
 from ..map_table import no_transport
@@ -15,6 +16,7 @@ from .beside_effects import given_standard_effects
 from .common_scale import find_common_scales
 from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
+from .effects_search import factors_of
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .heads import (
@@ -33,7 +35,7 @@ from .law_fit import fit_law
 from .learned_law import Learned
 from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
 from .precision import Precision
-from .probes import MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
+from .probes import FEW_NEIGHBOURS, MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
     LEAST_TIED,
     SHORTEST,
@@ -203,6 +205,7 @@ def _learn_all(
     if cost > LARGEST_WHOLE:
         return learn_one()
     is_cheap = cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size)
+    is_cheap = is_cheap and not _has_few_effects(coupling, variables, tied)
     if is_cheap and tied.has_matrices():
         strengths = strengths_of_all(density, coupling, x, tied)
     if is_cheap and not (strengths and strengths.are_too_many()):
@@ -210,6 +213,16 @@ def _learn_all(
         return learn_each(without_short(tied)) if found is None and last else found
     found = learn_each(tied)
     return learn_one() if found is None else found
+
+
+def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> bool:
+    """Whether there are effects of few groups beside the series.
+
+    Their scale has too few neighbours to be wide, and so to be a head of one field for all. They would be
+    latents of it that know no neck.
+    """
+    latents = np.concatenate([one.own for one in tied.series])
+    return any(len(own) < FEW_NEIGHBOURS for own in factors_of(coupling, variables, LEAST_GROUPS, latents))
 
 
 def _learn_given_effects(
