@@ -55,7 +55,7 @@ same: $(VENV)/test
 	$(BIN)/python tests/same.py
 
 docs: $(VENV)/docs
-	$(BIN)/python -m sphinx -W --keep-going -j auto -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 linkcheck: $(VENV)/docs
 	$(BIN)/python -m sphinx -b linkcheck docs docs/_build/linkcheck

@@ -29,7 +29,6 @@ extensions = [
     "myst_nb",
     "command_pages",
     "method_pages",
-    "page_order",
     "public_names",
     "race_picture",
 ]

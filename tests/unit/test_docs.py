@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import method_pages
-import page_order
 import race_picture
 import stanadapt
 from stanadapt import samplers
@@ -274,16 +273,3 @@ def test_odd_targets_are_those_of_the_benchmark() -> None:
     assert "| two modes | right |" in method_pages.odd_targets("rlmh")
     assert "| two modes | says so |" in method_pages.odd_targets("fisher_hmc")
     assert method_pages.odd_targets("no_method") == ""
-
-
-def test_pages_that_run_are_spread_over_all_processes() -> None:
-    """Sphinx cuts the list into some six pieces for two processes."""
-    pages = sorted(str(path.relative_to(DOCS)) for path in PAGES if path.is_relative_to(DOCS))
-    order = list(pages)
-    page_order.spread_pages(object(), object(), order)
-    assert sorted(order) == pages
-    tutorials = sum(page.startswith("tutorials/") for page in pages)
-    assert tutorials > 10
-    for first in range(0, len(order), -(-len(order) // 6)):
-        piece = order[first : first - (-len(order) // 6)]
-        assert sum(page.startswith("tutorials/") for page in piece) <= tutorials / 2
