@@ -1102,8 +1102,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
-        "LEAST_EFFECTS if beside is None else LEAST_GROUPS",
-        "LEAST_EFFECTS",
+        "factors_of(coupling, variables, LEAST_GROUPS, np.union1d(latents, heads))",
+        "factors_of(coupling, variables, LEAST_EFFECTS, np.union1d(latents, heads))",
         unit("test_effects_beside_series", "test_few_effects_are_found"),
     ),
     Mutation(

@@ -95,9 +95,10 @@ def find_effects(
     those of effects. The law of effects is then given the latents of the field.
     """
     field = no_transport() if beside is None else beside
-    latents = latents_and_heads(field)[0]
-    least = LEAST_ROTATED if rotated else LEAST_EFFECTS if beside is None else LEAST_GROUPS
-    own = factors_of(coupling, variables, least, latents)
+    latents, heads = latents_and_heads(field)
+    own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS, latents)
+    if not own and beside is not None:  # few effects, which the scales of several series look like
+        own = factors_of(coupling, variables, LEAST_GROUPS, np.union1d(latents, heads))
     if not own:
         return None
     others = np.setdiff1d(np.arange(x.size), np.concatenate([latents, *(one.ravel() for one in own)]))

@@ -221,8 +221,8 @@ def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> b
     Their scale has too few neighbours to be wide, and so to be a head of one field for all. They would be
     latents of it that know no neck.
     """
-    latents = np.concatenate([one.own for one in tied.series])
-    return any(len(own) < FEW_NEIGHBOURS for own in factors_of(coupling, variables, LEAST_GROUPS, latents))
+    known = np.concatenate([np.flatnonzero(tied.may_be_head), *(one.own for one in tied.series)])
+    return any(len(own) < FEW_NEIGHBOURS for own in factors_of(coupling, variables, LEAST_GROUPS, known))
 
 
 def _learn_given_effects(
