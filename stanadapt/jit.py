@@ -358,13 +358,13 @@ class _Stub:
         """What numba generates a call with: it puts the stub into the module of the caller first."""
         call = user_function(self.fndesc, [])
 
+        @functools.wraps(call)  # numba asks it for the signature
         def call_stub(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             function = context.declare_function(builder.module, self.fndesc)
             if function.is_declaration:
                 self._define(function)
             return call(context, builder, signature, values)
 
-        call_stub.signature, call_stub.libs = call.signature, ()  # type: ignore[attr-defined]
         return call_stub
 
     def _define(self, function: Any) -> None:
@@ -401,13 +401,14 @@ _stubs: dict[int, _Stub] = {}  # by the addresses of their words
 
 def compile_late_kernels() -> None:
     """Compile or load all late kernels of the package that the kernels in this process may call."""
-    asked = set[int]()
-    while left := [place for place in _stubs if place not in asked]:  # late kernels may call others
-        for place in left:
-            stub = _stubs[place]
-            asked.add(place)
-            if not stub.place.value and stub.core.py_func.__module__.startswith(f"{_PACKAGE}."):
-                stub.find()
+    ours = f"{_PACKAGE}."
+    while left := [
+        stub
+        for stub in [*_stubs.values()]
+        if not stub.place.value and stub.core.py_func.__module__.startswith(ours)
+    ]:
+        for stub in left:  # late kernels may call others, whose stubs come meanwhile
+            stub.find()
 
 
 @ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)  # type: ignore[untyped-decorator]

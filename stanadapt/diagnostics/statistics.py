@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -166,9 +167,10 @@ def each_column(
     parts: list[Statistics] = []
     told = time.perf_counter()
     pool = ThreadPoolExecutor(check.available_cores(), thread_name_prefix="stanadapt")
-    with one_thread():  # of BLAS, since the threads of the pool take all cores
+    several = len(blocks) > 1
+    with one_thread() if several else contextlib.nullcontext():  # of BLAS: the pool's threads take all cores
         try:
-            for part in (pool.map if len(blocks) > 1 else map)(of_block, blocks):
+            for part in (pool.map if several else map)(of_block, blocks):
                 parts.append(part)
                 if progress and time.perf_counter() - told >= _SILENT_SECONDS:
                     told = time.perf_counter()

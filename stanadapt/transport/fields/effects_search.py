@@ -97,7 +97,7 @@ def find_effects(
     field = no_transport() if beside is None else beside
     latents, heads = latents_and_heads(field)
     own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS, latents)
-    if not own and beside is not None:  # few effects, which the scales of several series look like
+    if not own and beside is not None:  # there may be few effects; scales of several series look like these
         own = factors_of(coupling, variables, LEAST_GROUPS, np.union1d(latents, heads))
     if not own:
         return None
