@@ -29,6 +29,7 @@ extensions = [
     "myst_nb",
     "command_pages",
     "method_pages",
+    "parallel_cells",
     "public_names",
     "race_picture",
 ]

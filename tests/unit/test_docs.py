@@ -8,6 +8,8 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,6 +150,41 @@ def test_every_command_is_on_its_page() -> None:
     page = command_pages.command_page()
     assert set(re.findall(r"^## stanadapt (\w+)$", page, re.MULTILINE)) >= set(main.commands)
     assert "{option} --seed N" in page
+
+
+def test_outputs_of_cells_are_there_before_pages_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from jupyter_cache import get_cache
+    from jupyter_cache.executors.utils import ExecutionResult
+    from myst_nb.core.config import NbParserConfig
+    from myst_parser.config.main import MdParserConfig
+
+    import parallel_cells
+
+    def run(notebook: Any, cwd: str, **_: object) -> ExecutionResult:
+        (cell,) = (cell for cell in notebook.cells if cell["cell_type"] == "code")
+        ran.append((cell["source"], cwd))
+        return ExecutionResult(notebook, cwd, 1.0, ZeroDivisionError() if "/" in cell["source"] else None)
+
+    pages = {"text": "A page", "sum": "```{code-cell}\n1 + 2\n```", "ratio": "```{code-cell}\n1 / 0\n```"}
+    for name, text in pages.items():
+        top = "---\nfile_format: mystnb\nkernelspec: {name: python3, display_name: Python 3}\n---\n\n"
+        (tmp_path / f"{name}.md").write_text(text if name == "text" else top + text, encoding="utf-8")
+    config = NbParserConfig(execution_mode="cache", execution_cache_path=str(tmp_path / "cells"))
+    env = SimpleNamespace(
+        mystnb_config=config, myst_config=MdParserConfig(), doc2path=lambda name: tmp_path / f"{name}.md"
+    )
+    monkeypatch.setattr(parallel_cells, "single_nb_execution", run)
+    ran: list[tuple[str, str]] = []
+    parallel_cells.run_cells(None, env, list(pages))
+    assert {cell for cell, _ in ran} == {"1 + 2", "1 / 0"}
+    assert len({folder for _, folder in ran}) == 2
+    (record,) = get_cache(config.execution_cache_path).list_cache_records()
+    assert record.uri == str(tmp_path / "sum.md")  # and not the page that failed
+    ran.clear()
+    parallel_cells.run_cells(None, env, list(pages))
+    assert [cell for cell, _ in ran] == ["1 / 0"]
 
 
 def test_which_method_to_take_is_said_in_one_sentence() -> None:
