@@ -94,6 +94,14 @@ model {
   y ~ normal(cholesky_decompose(add_diag(gp_exp_quad_cov(t, exp(log_alpha), exp(log_rho)), 1e-6)) * z, 0.3);
 }
 """
+SHORT = """
+data { int T; vector[T] y; }
+parameters { real log_s; real log_o; vector[T] h; }
+model {
+  log_s ~ normal(-1, 1); log_o ~ normal(-1, 1);
+  h[1] ~ std_normal(); h[2:T] ~ normal(h[1:T-1], exp(log_s)); y ~ normal(h, exp(log_o));
+}
+"""
 TREND = """
 data { int T; vector[T] y; }
 parameters { vector[T] l; vector[T] b; real<lower=0> s_l; real<lower=0> s_y; }
@@ -339,6 +347,30 @@ def test_a_walk_whose_noise_may_be_nothing_has_its_law(seed: int) -> None:
         assert largest_error(draws, law, findings) < LIMIT
     lowest = np.log(posterior["noise"].values) < laws[1][1]
     assert (lowest.sum(axis=1) > 10).all()  # 60 are expected of each chain
+
+
+@functools.cache
+def eight_years() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """A walk of eight terms with noise; quantiles of the log scales of its steps and of the noise."""
+    rng, n = np.random.default_rng(1), 8
+    y = rng.normal() + np.cumsum(0.4 * rng.normal(size=n)) + 0.3 * rng.normal(size=n)
+    walk = np.minimum.outer(np.arange(n), np.arange(n)).astype(float)
+
+    def log_density(u: float, v: float) -> float:
+        covariance = 1.0 + np.exp(2.0 * u) * walk + np.exp(2.0 * v) * np.eye(n)
+        return -0.5 * ((u + 1.0) ** 2 + (v + 1.0) ** 2) + log_normal(y, covariance)
+
+    return {"T": n, "y": y}, quantiles_of_two(log_density, (-5.5, 3.5), (-5.5, 3.5))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_a_series_of_few_years_has_the_law_of_its_scales(seed: int) -> None:
+    """Ten coordinates in all, of which half are wide: without a field chains turn back in both necks."""
+    data, laws = eight_years()
+    posterior, adaptation, findings = run(SHORT, data, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 0, 1).all()
+    for name, law in zip(("log_s", "log_o"), laws, strict=True):
+        assert largest_error(posterior[name].values, law, findings) < LIMIT
 
 
 @functools.cache

@@ -37,7 +37,7 @@ from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
-    LEAST_TIED,
+    LEAST_ALONE,
     SHORTEST,
     Part,
     StrengthsOfAll,
@@ -54,7 +54,6 @@ from .several import (
 )
 from .several_learning import learn_several
 
-LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 # A head changes the curvature of a dense precision by this; the second one where heads would be too many.
 HEADS_DENSE = 0.05, 0.1
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
@@ -388,7 +387,7 @@ def _find_precision(
     """
     narrow = np.flatnonzero(~coupling.wide)
     few_wide = coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size)
-    if few_wide and x.size >= LEAST_SIZE and are_tied(coupling.pattern[narrow][:, narrow], LEAST_TIED):
+    if few_wide and are_tied(coupling.pattern[narrow][:, narrow], LEAST_ALONE):
         strengths = strengths_of(density, x, coupling)
         of_heads = without_locations(density, x, coupling, strengths)
         sparse = Precision(density, coupling, choose_heads(of_heads))

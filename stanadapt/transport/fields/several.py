@@ -37,8 +37,9 @@ from .laplace import find_mode
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
 
-LEAST_TIED = 15  # so many coordinates must hang together, in a series for instance,
-SHORTEST, TIED = 5, 0.4  # and so many in a short one; and this share of all that may do so
+LEAST_ALONE = 6  # so many coordinates must hang together, in a series for instance, if there is nothing else,
+LEAST_TIED = 15  # and so many beside others, or in one of many series
+SHORTEST, TIED = 5, 0.4  # and so many in a short one beside them; and this share of all that may do so
 _MOST_SMALL = 40  # coordinates may be heads of series that data tie
 # What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
 # their curvature is at most this share of what it was.
