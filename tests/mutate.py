@@ -1065,6 +1065,30 @@ MUTATIONS = [
         unit("test_innovations", "test_a_term_may_depend_on_the_two_before"),
     ),
     Mutation(
+        "transport/fields/innovation_search.py",
+        "return have_ties(density, x, own, max(len(own) // 2 + 1, 4), NOISE)",
+        "return True",
+        unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "if not laws or (is_short and not any(len(law.heads) for law in laws)):",
+        "if not laws:",
+        unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "is_short = len(large) == 1 and counts",
+        "is_short = len(large) >= 1 and counts",
+        unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "LEAST_ALONE = 6",
+        "LEAST_ALONE = 15",
+        ("statistical/test_fields.py::test_a_series_of_few_years_has_the_law_of_its_scales",),
+    ),
+    Mutation(
         "transport/fields/several.py",
         "return bool(sizes[sizes >= SHORTEST].sum() >= max(fewest, TIED * n))",
         "return bool(sizes.max() >= max(fewest, TIED * n))",

@@ -27,6 +27,9 @@ PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
 _TIED = 0.1  # a series has regressions as large as this, by their root mean square
+# Terms of a short series. It has a law only if there is nothing else and its regressions have heads, as those
+# of an autoregression have: a metric does justice to constant ones in few coordinates.
+_SHORTEST_ALONE = 6
 # Series of one variable: so many terms has each of them at least, and so many of them may be tied by data.
 _SHORTEST, _MOST_TIED = 10, 8
 MOST_CANDIDATES = 80  # coordinates that rho may depend on
@@ -64,11 +67,12 @@ def find_innovations(
     `evaluate` is the density in x; the other arguments are those of `learn_field`.
     """
     density = ScaledDensity(evaluate, np.ones(x.size))
-    of_variables: dict[int, list[tuple[np.ndarray, Series]]] = {}
-    for number in np.unique(variables):
-        own = np.flatnonzero(variables == number)
-        if len(own) > FEW_NEIGHBOURS and (series_of := _series_of(density, x, own)):
-            of_variables[int(number)] = series_of
+    counts = np.bincount(variables)
+    of_variables = _find_series(density, x, variables, np.flatnonzero(counts > FEW_NEIGHBOURS))
+    large = np.flatnonzero(counts >= _SHORTEST_ALONE)
+    is_short = len(large) == 1 and counts[large[0]] <= FEW_NEIGHBOURS
+    if is_short and _are_all_tied(density, x, np.flatnonzero(variables == large[0])):
+        of_variables = _find_series(density, x, variables, large)
     if len(of_variables) > 1:  # the effects of a group are a series too, a short one, but have more heads
         long = [n for n in of_variables if _has_many_ties(density, x, np.flatnonzero(variables == n))]
         of_variables = {number: of_variables[number] for number in long or of_variables}
@@ -78,7 +82,7 @@ def find_innovations(
     members, series = [own for own, _ in found], [one for _, one in found]
     scaled = _may_have_effects(density, x, variables, np.concatenate(members))
     laws, scales = _fit(density, x, unit, variables, members, series, scaled=scaled)
-    if not laws:
+    if not laws or (is_short and not any(len(law.heads) for law in laws)):
         return None, density.gradients
     rows = np.concatenate(in_one_chain([field_rows(law, 0, INNOVATIONS) for law in laws]))
     scale = unit.copy()
@@ -88,6 +92,14 @@ def find_innovations(
     own = np.concatenate(members)
     scale[own] *= np.where(scales >= 0, np.exp(x[scales]), 1.0)
     return as_innovations(rows, x, scale, density.gradients), density.gradients
+
+
+def _find_series(
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray, numbers: np.ndarray
+) -> dict[int, list[tuple[np.ndarray, Series]]]:
+    """The series of innovations, and the coordinates of each, of the variables with some `numbers` (k,)."""
+    found = {int(number): _series_of(density, x, np.flatnonzero(variables == number)) for number in numbers}
+    return {number: series_of for number, series_of in found.items() if series_of}
 
 
 def as_innovations(rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients: int) -> Innovations:
@@ -135,6 +147,14 @@ def _are_in_groups(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bo
 def _has_many_ties(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
     """Whether a coordinate of a variable is tied to more of the others than effects of one group are."""
     return have_ties(density, x, own, LARGEST + 1, NOISE)
+
+
+def _are_all_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether a coordinate of a variable is tied to most of the others, as innovations are.
+
+    Terms of a walk are tied to the next ones alone, and would pass for innovations where some have no data.
+    """
+    return have_ties(density, x, own, max(len(own) // 2 + 1, 4), NOISE)
 
 
 def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[tuple[np.ndarray, Series]]:
@@ -291,7 +311,7 @@ def _fit(
     There is no law if a series has too many heads.
     """
     counts, own = np.bincount(variables), np.concatenate(members)
-    few, none = np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS), np.full(own.size, -1)
+    few, none = np.setdiff1d(np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS), own), np.full(own.size, -1)
     if len(few) > MOST_CANDIDATES:
         return [], none
     base = x.copy()
