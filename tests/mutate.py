@@ -1066,6 +1066,14 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_search.py",
+        "kept = long or [n for n in found if _are_in_groups(density, x, of_each[n])]",
+        "kept = long or found",
+        unit(
+            "test_innovations", "test_a_centred_walk_with_precise_data_and_a_gap_is_no_series_of_innovations"
+        ),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
         "return have_ties(density, x, own, max(len(own) // 2 + 1, 4), NOISE)",
         "return True",
         unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
@@ -1078,8 +1086,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_search.py",
-        "is_short = len(large) == 1 and counts",
-        "is_short = len(large) >= 1 and counts",
+        "if len(large) == 1 and counts[large[0]]",
+        "if len(large) >= 1 and counts[large[-1]]",
         unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
     ),
     Mutation(
@@ -1297,8 +1305,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_search.py",
-        "long = [n for n in of_variables if _has_many_ties",
-        "long = [n for n in of_variables if not _has_many_ties",
+        "long = [n for n in found if _has_many_ties",
+        "long = [n for n in found if not _has_many_ties",
         unit("test_effects_beside_series", "test_pairs_of_effects_are_no_series"),
     ),
     Mutation(

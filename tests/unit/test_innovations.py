@@ -290,19 +290,30 @@ def test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head(
     steps: str, has_effects: bool, found: bool
 ) -> None:
     """Others are left to a metric. A centred walk without data at two times is no series of innovations."""
+    assert heads_of_innovations(steps, 8, has_effects=has_effects) == (["a"] if found else None)
+
+
+@pytest.mark.parametrize("log_s", [-1.0, 0.2])
+def test_a_centred_walk_with_precise_data_and_a_gap_is_no_series_of_innovations(log_s: float) -> None:
+    """Data tell its terms so well that -H is a matrix with next to no ties, but in the gap."""
+    assert heads_of_innovations(CENTRED_STEPS, 40, has_effects=False, gap=6, log_s=log_s) is None
+
+
+def heads_of_innovations(
+    steps: str, t: int, *, has_effects: bool, gap: int = 2, log_s: float = 0.2
+) -> list[str] | None:
+    """The heads of the law of `t` terms, some without data, if they are innovations; None if they are not."""
     program = FEW_YEARS.replace("STEPS", steps)
     if not has_effects:
         program = program.replace("vector[T] z;", "real z;")
-    at = [1, 1, 2, 5, 6, 7, 8]
-    density = ProgramDensity(program, {"T": 8, "n": len(at), "at": at, "y": [0.3] * len(at)})
+    at = [1, 1, 2, *range(3 + gap, t + 1)]
+    density = ProgramDensity(program, {"T": t, "n": len(at), "at": at, "y": [0.3] * len(at)})
     names = list(density.model.unconstrained_names())
     variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
     x = 0.3 * np.random.default_rng(6).normal(size=len(names))
-    x[names.index("a")], x[names.index("log_s")] = 0.8, 0.2
+    x[names.index("a")], x[names.index("log_s")] = 0.8, log_s
     series, _ = find_innovations(density, x, np.ones(x.size), variables)
-    assert (series is not None) == found
-    if series is not None:
-        assert [names[i] for i in field_of(series.rows).heads] == ["a"]
+    return None if series is None else [names[i] for i in field_of(series.rows).heads]
 
 
 def test_scales_that_do_nothing_where_a_search_begins_are_heads() -> None:

@@ -67,16 +67,7 @@ def find_innovations(
     `evaluate` is the density in x; the other arguments are those of `learn_field`.
     """
     density = ScaledDensity(evaluate, np.ones(x.size))
-    counts = np.bincount(variables)
-    of_variables = _find_series(density, x, variables, np.flatnonzero(counts > FEW_NEIGHBOURS))
-    large = np.flatnonzero(counts >= _SHORTEST_ALONE)
-    is_short = len(large) == 1 and counts[large[0]] <= FEW_NEIGHBOURS
-    if is_short and _are_all_tied(density, x, np.flatnonzero(variables == large[0])):
-        of_variables = _find_series(density, x, variables, large)
-    if len(of_variables) > 1:  # the effects of a group are a series too, a short one, but have more heads
-        long = [n for n in of_variables if _has_many_ties(density, x, np.flatnonzero(variables == n))]
-        of_variables = {number: of_variables[number] for number in long or of_variables}
-    found = [one for series_of in of_variables.values() for one in series_of]
+    found, is_short = _look_for_series(density, x, variables)
     if not found:
         return None, density.gradients
     members, series = [own for own, _ in found], [one for _, one in found]
@@ -94,12 +85,25 @@ def find_innovations(
     return as_innovations(rows, x, scale, density.gradients), density.gradients
 
 
-def _find_series(
-    density: ScaledDensity, x: np.ndarray, variables: np.ndarray, numbers: np.ndarray
-) -> dict[int, list[tuple[np.ndarray, Series]]]:
-    """The series of innovations, and the coordinates of each, of the variables with some `numbers` (k,)."""
-    found = {int(number): _series_of(density, x, np.flatnonzero(variables == number)) for number in numbers}
-    return {number: series_of for number, series_of in found.items() if series_of}
+def _look_for_series(
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray
+) -> tuple[list[tuple[np.ndarray, Series]], bool]:
+    """The series of innovations with the coordinates of each, and whether it is a short one that is alone.
+
+    The effects of a group are a series too, a short one, but have more heads. The terms of a centred walk
+    would pass for innovations where some have no data and the others have precise ones.
+    """
+    counts = np.bincount(variables)
+    of_each = {int(number): np.flatnonzero(variables == number) for number in np.unique(variables)}
+    series_of = {n: _series_of(density, x, own) for n, own in of_each.items() if len(own) > FEW_NEIGHBOURS}
+    found = [n for n in series_of if series_of[n]]
+    long = [n for n in found if _has_many_ties(density, x, of_each[n])]
+    kept = long or [n for n in found if _are_in_groups(density, x, of_each[n])]
+    large = np.flatnonzero(counts >= _SHORTEST_ALONE)
+    if len(large) == 1 and counts[large[0]] <= FEW_NEIGHBOURS:
+        own = of_each[int(large[0])]
+        return (_series_of(density, x, own) if _are_all_tied(density, x, own) else []), True
+    return [one for n in kept for one in series_of[n]], False
 
 
 def as_innovations(rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients: int) -> Innovations:
@@ -152,7 +156,7 @@ def _has_many_ties(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bo
 def _are_all_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
     """Whether a coordinate of a variable is tied to most of the others, as innovations are.
 
-    Terms of a walk are tied to the next ones alone, and would pass for innovations where some have no data.
+    Terms of a centred walk are tied to the next ones alone.
     """
     return have_ties(density, x, own, max(len(own) // 2 + 1, 4), NOISE)
 
