@@ -3,7 +3,7 @@
 A model is a sum of parts and observations given the sum. Parts are effects of groups, crossed or with slopes
 that correlate with them, random walks of first and second order, autoregressions, and coefficients with a
 common scale. Each is centred or not, and its scale has one of some priors. All priors are proper and have no
-limits by data, so the truth is one more draw of the posterior.
+limits by data, so the truth is one more draw of the posterior. Models of `SHORT` are one short series each.
 """
 
 from __future__ import annotations
@@ -25,11 +25,21 @@ class Model(NamedTuple):
     truth: dict[str, float]
 
 
+class Family(NamedTuple):
+    """What models are made of."""
+
+    data: tuple[int, ...]  # numbers of observations
+    terms: tuple[int, int]  # of a series: so many at least, and fewer than so many
+    parts: tuple[Callable[[_Parts, str], None], ...]
+    most: int  # parts of one model
+
+
 class _Parts:
     """The lines of a program and the values so far."""
 
-    def __init__(self, rng: np.random.Generator, n: int, likelihood: str) -> None:
-        self.rng, self.n, self.likelihood = rng, n, likelihood
+    def __init__(self, rng: np.random.Generator, family: Family, likelihood: str) -> None:
+        self.rng, self.family, self.likelihood = rng, family, likelihood
+        self.n = n = int(rng.choice(family.data))
         self.declared: list[str] = ["int N;"]
         self.parameters: list[str] = []
         self.transformed: list[str] = []
@@ -147,7 +157,7 @@ def slopes(parts: _Parts, own: str) -> None:
 def series(parts: _Parts, own: str) -> None:
     """A random walk of first or second order, or an autoregression."""
     rng = parts.rng
-    size = int(rng.integers(15, 80))
+    size = int(rng.integers(*parts.family.terms))
     at = parts.index(own, size)
     kind = ("walk", "smooth walk", "autoregression")[rng.integers(3)]
     s = parts.scale(f"{own}_s")
@@ -253,18 +263,19 @@ def observe(parts: _Parts) -> None:
     parts.data["y"] = y
 
 
-PARTS: tuple[Callable[[_Parts, str], None], ...] = (effects, effects, slopes, series, series, coefficients)
+MIXED = Family((60, 150, 300), (15, 80), (effects, effects, slopes, series, series, coefficients), 3)
+SHORT = Family((20, 40, 100), (4, 16), (series,), 1)
 LIKELIHOODS = ("normal", "normal", "student", "bernoulli", "poisson", "negative_binomial")
 
 
-def make(seed: int) -> Model:
+def make(seed: int, family: Family = MIXED) -> Model:
     """The model of a seed."""
     rng = np.random.default_rng([seed, 20_31])
     likelihood = LIKELIHOODS[rng.integers(len(LIKELIHOODS))]
-    parts = _Parts(rng, int(rng.choice([60, 150, 300])), likelihood)
+    parts = _Parts(rng, family, likelihood)
     parts.sum += parts.location("a", 0.5 if likelihood in COUNTS else 2.0)
-    for number in range(int(rng.integers(1, 4))):
-        PARTS[rng.integers(len(PARTS))](parts, f"p{number}")
+    for number in range(int(rng.integers(1, family.most + 1))):
+        family.parts[rng.integers(len(family.parts))](parts, f"p{number}")
     observe(parts)
     eta = " + ".join(["rep_vector(a, N)", *parts.terms])
     program = "\n".join(

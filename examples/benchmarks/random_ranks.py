@@ -1,13 +1,14 @@
 """Hierarchical models made at random: ranks of the truth, and effective sizes, by what a model is made of.
 
-    python examples/benchmarks/random_ranks.py [--first 0] [--last 100] [--draws 500] [--out FILE.jsonl]
-    python examples/benchmarks/random_ranks.py --show FILE.jsonl
+    python examples/benchmarks/random_ranks.py [--first 0] [--last 100] [--short] [--draws 500] [--out F]
+    python examples/benchmarks/random_ranks.py --show F
 
-Each seed has a model of random_models.py, whose parameters come from the prior and whose data from these.
-Four chains of Fisher HMC run at the defaults. The truth is one more draw of the posterior, so that the share
-of draws below it is uniform: over all models, a p-value of Kolmogorov and Smirnov for each kind of parameter,
-and the shares of truths beyond the first and the last percent of the draws. This needs no reference, and sees
-models that nobody thought of. Each run is a line of the file when it ends.
+Each seed from `first` on and before `last` has a model of random_models.py, with `short` one of a series of 4
+to 15 terms. Its parameters come from the prior and its data from these. Four chains of Fisher HMC run at the
+defaults. The truth is one more draw of the posterior, so that the share of draws below it is uniform: over
+all models, a p-value of Kolmogorov and Smirnov for each kind of parameter, and the shares of truths beyond
+the first and the last percent of the draws. This needs no reference, and sees models that nobody thought of.
+Each run is a line of the file when it ends.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ import pandas as pd
 from scipy import stats
 
 import stanadapt
-from random_models import make
+from random_models import MIXED, SHORT, Family, make
 from stanadapt.result.container import datasets
 
 SCALES = ("tau", "tau1", "tau2", "s", "sigma")
 SIZE = 400  # effective draws in all chains together, below which a run counts as poor
 
 
-def run(seed: int, draws: int) -> dict[str, Any]:
+def run(seed: int, draws: int, family: Family = MIXED) -> dict[str, Any]:
     """One model: shares of draws below the truth, sizes, gradients and findings."""
-    model, began = make(seed), time.perf_counter()
+    model, began = make(seed, family), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
         idata = stanadapt.sample(
@@ -104,13 +105,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--last", type=int, default=100)
+    parser.add_argument("--short", action="store_true")
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--out", type=Path, default=Path("random_ranks.jsonl"))
     parser.add_argument("--show", type=Path)
     asked = parser.parse_args()
     if asked.show is None:
+        if not 0 <= asked.first < asked.last:
+            parser.error(f"--first {asked.first} has to be 0 or more, and less than --last {asked.last}")
         for seed in range(asked.first, asked.last):
-            row = run(seed, asked.draws)
+            row = run(seed, asked.draws, SHORT if asked.short else MIXED)
             with asked.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             sizes = f"bulk {row['bulk']:.0f}, tail {row['tail']:.0f}"
