@@ -1065,6 +1065,12 @@ MUTATIONS = [
         unit("test_innovations", "test_a_term_may_depend_on_the_two_before"),
     ),
     Mutation(
+        "transport/fields/field_learning.py",
+        "(place is None or _is_head_missing(precision, place))",
+        "place is None",
+        unit("test_innovations", "test_a_head_that_hardly_changes_the_diagonal_is_found"),
+    ),
+    Mutation(
         "transport/fields/innovation_search.py",
         "kept = long or [n for n in found if _are_in_groups(density, x, of_each[n])]",
         "kept = long or found",

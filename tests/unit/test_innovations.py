@@ -332,6 +332,32 @@ def test_scales_that_do_nothing_where_a_search_begins_are_heads() -> None:
     assert [names[i] for i in law.heads] == ["tau.1", "tau.2", "tau.3", "sigma"]
 
 
+SUMS_OF_SUMS = """
+data { int T; vector[T] y; }
+parameters { real log_s; real log_e; vector[T] z; }
+model {
+  log_s ~ normal(-2, 0.5); log_e ~ normal(0, 0.3); z ~ std_normal();
+  y ~ normal(exp(log_s) * cumulative_sum(cumulative_sum(z)), exp(log_e));
+}
+"""
+
+
+@pytest.mark.parametrize("log_s", [-4.0, -3.0, -2.0])
+def test_a_head_that_hardly_changes_the_diagonal_is_found(log_s: float) -> None:
+    """It tells how far sums of sums go. As a latent it has a mode here, around which it is far from normal."""
+    rng, n = np.random.default_rng(1), 40
+    y = np.exp(-3.5) * np.cumsum(np.cumsum(rng.normal(size=n))) + rng.normal(size=n)
+    density = ProgramDensity(SUMS_OF_SUMS, {"T": n, "y": y.tolist()})
+    names = list(density.model.unconstrained_names())
+    variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
+    x = 0.3 * rng.normal(size=len(names))
+    x[names.index("log_s")], x[names.index("log_e")] = log_s, 0.0
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
+    assert learned is not None
+    law = fields_of(split(learned.rows)[0])[0][0]
+    assert [names[i] for i in law.heads] == ["log_s", "log_e"]
+
+
 @pytest.mark.parametrize(
     ("rho", "second"),
     [((2.0, -1.0), 2.0), ((2.0, -1.0), 1.0), ((1.2, -0.5), 1.2), ((0.4, 0.5), 0.4)],

@@ -30,7 +30,7 @@ from .heads import (
     without_locations,
 )
 from .innovation_search import find_innovations
-from .laplace import MissingEntriesError, find_place, how_far_from_normal
+from .laplace import HeadPosterior, MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .learned_law import Learned
 from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
@@ -319,7 +319,7 @@ def _learn(
         precision, x, possible = known
         try:
             place = find_place(precision, x, patient=not _may_be_heads(precision), root=root)
-            if place is None and len(possible) > len(precision.heads):
+            if len(possible) > len(precision.heads) and (place is None or _is_head_missing(precision, place)):
                 precision = Precision(density, precision.coupling, possible)
                 place = find_place(precision, x)
             if place is None and whole and not precision.dense:
@@ -354,6 +354,15 @@ def _learn(
     if not np.all(np.isfinite(rows)):
         return None
     return Learned(rows, *_metric(design, of_heads))
+
+
+def _is_head_missing(precision: Precision, place: HeadPosterior) -> bool:
+    """Whether no head was seen, but latents are not normal at their mode.
+
+    A scale of sums of sums changes their curvature by next to nothing, in units of its diagonal, where it
+    tells how far they go.
+    """
+    return not len(precision.heads) and how_far_from_normal(precision, place.mode) > NOT_NORMAL
 
 
 def _may_be_heads(precision: Precision) -> bool:
