@@ -344,7 +344,7 @@ model {
 
 @pytest.mark.parametrize("log_s", [-4.0, -3.0, -2.0])
 def test_a_head_that_hardly_changes_the_diagonal_is_found(log_s: float) -> None:
-    """It tells how far sums of sums go. As a latent it has a mode here, around which it is far from normal."""
+    """It tells how far sums of sums go. As a latent it has a mode, around which it is far from normal."""
     rng, n = np.random.default_rng(1), 40
     y = np.exp(-3.5) * np.cumsum(np.cumsum(rng.normal(size=n))) + rng.normal(size=n)
     density = ProgramDensity(SUMS_OF_SUMS, {"T": n, "y": y.tolist()})
