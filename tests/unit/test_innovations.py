@@ -67,7 +67,7 @@ class Autoregression:
 def found(density: Autoregression | None = None) -> Innovations:
     series, gradients = find_innovations(density or Autoregression(), START, UNIT, VARIABLES)
     assert series is not None
-    assert gradients == series.gradients < 500
+    assert gradients == series.gradients < 600
     return series
 
 
@@ -101,14 +101,14 @@ def test_the_series_is_known_wherever_its_head_is(move: float, stationary: bool)
     rows, at = found(density).rows, START.copy()
     at[1] += move * UNIT[1]
     law = field_of(rows)
-    np.testing.assert_array_equal(law.heads, [1])
+    np.testing.assert_array_equal(law.heads, [0, 1])
     np.testing.assert_array_equal(law.own, np.arange(D)[:1:-1])
-    x, wanted = at.copy(), at.copy()
+    x = at.copy()
     innovations.into_x(rows, x)
-    wanted[3:] -= np.tanh(0.5 * at[1]) * at[2:-1]
-    np.testing.assert_allclose(x[3:], wanted[3:], atol=1e-5)
+    steps = (at[3:] - np.tanh(0.5 * at[1]) * at[2:-1]) / np.exp(at[0])
+    np.testing.assert_allclose(x[3:], steps, atol=1e-5)
     wide = -0.5 * np.log1p(-(np.tanh(0.5 * at[1]) ** 2)) if density.stationary else 0.0
-    np.testing.assert_allclose(x[2], at[2] * np.exp(-wide), rtol=1e-4)
+    np.testing.assert_allclose(x[2], at[2] / np.exp(at[0] + wide), rtol=1e-4)
 
 
 @pytest.mark.parametrize("stationary", [False, True])
@@ -290,7 +290,7 @@ def test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head(
     steps: str, has_effects: bool, found: bool
 ) -> None:
     """Others are left to a metric. A centred walk without data at two times is no series of innovations."""
-    assert heads_of_innovations(steps, 8, has_effects=has_effects) == (["a"] if found else None)
+    assert heads_of_innovations(steps, 8, has_effects=has_effects) == (["log_s", "a"] if found else None)
 
 
 @pytest.mark.parametrize("log_s", [-1.0, 0.2])
@@ -334,28 +334,28 @@ def test_scales_that_do_nothing_where_a_search_begins_are_heads() -> None:
 
 SUMS_OF_SUMS = """
 data { int T; vector[T] y; }
-parameters { real log_s; real log_e; vector[T] z; }
+parameters { real log_v; real log_e; vector[T] z; }
 model {
-  log_s ~ normal(-2, 0.5); log_e ~ normal(0, 0.3); z ~ std_normal();
-  y ~ normal(exp(log_s) * cumulative_sum(cumulative_sum(z)), exp(log_e));
+  log_v ~ normal(-4, 1); log_e ~ normal(0, 0.3); z ~ std_normal();
+  y ~ normal(exp(0.5 * log_v) * cumulative_sum(cumulative_sum(z)), exp(log_e));
 }
 """
 
 
-@pytest.mark.parametrize("log_s", [-4.0, -3.0, -2.0])
-def test_a_head_that_hardly_changes_the_diagonal_is_found(log_s: float) -> None:
-    """It tells how far sums of sums go. As a latent it has a mode, around which it is far from normal."""
+@pytest.mark.parametrize("log_v", [-8.0, -6.0, -4.0])
+def test_a_head_that_hardly_changes_the_diagonal_is_found(log_v: float) -> None:
+    """A variance tells how far sums of sums go. As a latent it has a mode, but is far from normal there."""
     rng, n = np.random.default_rng(1), 40
     y = np.exp(-3.5) * np.cumsum(np.cumsum(rng.normal(size=n))) + rng.normal(size=n)
     density = ProgramDensity(SUMS_OF_SUMS, {"T": n, "y": y.tolist()})
     names = list(density.model.unconstrained_names())
     variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
     x = 0.3 * rng.normal(size=len(names))
-    x[names.index("log_s")], x[names.index("log_e")] = log_s, 0.0
+    x[names.index("log_v")], x[names.index("log_e")] = log_v, 0.0
     learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
     assert learned is not None
     law = fields_of(split(learned.rows)[0])[0][0]
-    assert [names[i] for i in law.heads] == ["log_s", "log_e"]
+    assert [names[i] for i in law.heads] == ["log_v", "log_e"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import innovations
-from ..effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
+from ..effects_table import LARGEST
 from ..field import Field
 from ..field_table import field_rows, in_one_chain
 from ..map_table import INNOVATIONS, N_GRADIENTS
@@ -71,9 +71,8 @@ def find_innovations(
     if not found:
         return None, density.gradients
     members, series = [own for own, _ in found], [one for _, one in found]
-    scaled = _may_have_effects(density, x, variables, np.concatenate(members))
-    laws, scales = _fit(density, x, unit, variables, members, series, scaled=scaled)
-    if not laws or (is_short and not any(len(law.heads) for law in laws)):
+    laws, scales = _fit(density, x, unit, variables, members, series)
+    if not laws or (is_short and not any(len(np.setdiff1d(law.heads, scales)) for law in laws)):
         return None, density.gradients
     rows = np.concatenate(in_one_chain([field_rows(law, 0, INNOVATIONS) for law in laws]))
     scale = unit.copy()
@@ -112,19 +111,6 @@ def as_innovations(rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients:
     rows[0, N_GRADIENTS] = gradients
     innovations.into_u(rows, there)
     return Innovations(rows, there, unit, gradients)
-
-
-def _may_have_effects(
-    density: ScaledDensity, x: np.ndarray, variables: np.ndarray, series: np.ndarray
-) -> bool:
-    """Whether there are variables beside the `series` (n,) that may be effects of groups, at `x` (d,).
-
-    Effects that depend on a series depend on it as it is, not in units of its steps.
-    """
-    counts = np.bincount(variables)
-    counts[variables[series]] = 0
-    others = [np.flatnonzero(variables == number) for number in np.flatnonzero(counts >= LEAST_GROUPS)]
-    return sum(len(own) for own in others if _are_in_groups(density, x, own)) >= LEAST_EFFECTS
 
 
 def _are_in_groups(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
@@ -306,21 +292,19 @@ def _fit(
     variables: np.ndarray,
     members: list[np.ndarray],
     found: list[Series],
-    *,
-    scaled: bool,
 ) -> tuple[list[Field], np.ndarray]:
     """rho as a function of its heads, exact at `x` (d,): a law for all series with the same heads; and the
-    coordinates (n,) that are the log scales of the steps of each series, if `scaled`, else -1.
+    coordinates (n,) that are the log scales of the steps of each series, -1 if some have none.
 
-    There is no law if a series has too many heads.
+    Precise data hold a series as it is: in units of its steps it would move with their scale. Effects that
+    follow a series do so as it is, too. There is no law if a series has too many heads.
     """
     counts, own = np.bincount(variables), np.concatenate(members)
     few, none = np.setdiff1d(np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS), own), np.full(own.size, -1)
     if len(few) > MOST_CANDIDATES:
         return [], none
     base = x.copy()
-    if scaled:  # the curvature that data give to a series of zeros changes with the scale of its steps alone
-        base[own] = 0.0
+    base[own] = 0.0  # there the curvature that data give changes with the scale of the steps alone
 
     def series_after(theta: np.ndarray, heads: np.ndarray) -> list[Series] | None:
         point = base.copy()
@@ -330,9 +314,9 @@ def _fit(
         return known if len(known) == len(members) else None
 
     order = max(len(one.rho) for one in found)
-    first = series_after(base[:0], few[:0]) if scaled else found
+    first = series_after(base[:0], few[:0])
     if first is None:
-        return [], none
+        base, first = x, found
     middle, curvature = _rho_of(first, order), np.concatenate([one.curvature for one in first])
     each = _divide(middle[0], members)
     found_heads: list[list[int]] = [[] for _ in each]
@@ -346,7 +330,7 @@ def _fit(
         for of_series, times in zip(found_heads, each, strict=True):
             if np.sqrt(np.mean(np.square(change[:, times]))) > _CHANGES:
                 of_series.append(int(k))
-            elif scaled and _is_scale(curvature[times], curvature_ahead[times], _MOVE * unit[k]):
+            elif _is_scale(curvature[times], curvature_ahead[times], _MOVE * unit[k]):
                 scales[times] = k
     groups: list[tuple[np.ndarray, np.ndarray]] = []
     if (scales >= 0).all():
