@@ -278,10 +278,13 @@ def sums_of_sums() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_sums_of_sums_have_the_law_of_their_scales(seed: int) -> None:
-    """Innovations of which a term depends on the two before: regressions that answers tell to few digits."""
+    """Innovations of which a term depends on the two before: regressions that answers tell to few digits.
+
+    The noise may be a latent: given the scale of the steps it changes their law by little.
+    """
     data, laws = sums_of_sums()
     posterior, adaptation, findings = run(SUMS, data, seed=seed, draws=3_000)
-    assert has_heads(adaptation, 0, 1).any()
+    assert (has_heads(adaptation, 0) | has_heads(adaptation, 0, 1)).any()
     for name, law in zip(("log_s", "log_e"), laws, strict=True):
         draws = posterior[name].values
         assert largest_error(draws, law, findings) < LIMIT
