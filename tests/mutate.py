@@ -1080,7 +1080,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_search.py",
-        "return have_ties(density, x, own, max(len(own) // 2 + 1, 4), NOISE)",
+        "return have_ties(density, x, own, len(own) // 2 + 1, NOISE)",
         "return True",
         unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
     ),
@@ -1092,8 +1092,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_search.py",
-        "if len(large) == 1 and counts[large[0]]",
-        "if len(large) >= 1 and counts[large[-1]]",
+        "if len(large) == 1 and len(large[0])",
+        "if len(large) >= 1 and len(large[-1])",
         unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
     ),
     Mutation(

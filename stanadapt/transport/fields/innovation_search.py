@@ -92,16 +92,14 @@ def _look_for_series(
     The effects of a group are a series too, a short one, but have more heads. The terms of a centred walk
     would pass for innovations where some have no data and the others have precise ones.
     """
-    counts = np.bincount(variables)
     of_each = {int(number): np.flatnonzero(variables == number) for number in np.unique(variables)}
+    large = [own for own in of_each.values() if len(own) >= _SHORTEST_ALONE]
+    if len(large) == 1 and len(large[0]) <= FEW_NEIGHBOURS:
+        return (_series_of(density, x, large[0]) if _are_all_tied(density, x, large[0]) else []), True
     series_of = {n: _series_of(density, x, own) for n, own in of_each.items() if len(own) > FEW_NEIGHBOURS}
     found = [n for n in series_of if series_of[n]]
     long = [n for n in found if _has_many_ties(density, x, of_each[n])]
     kept = long or [n for n in found if _are_in_groups(density, x, of_each[n])]
-    large = np.flatnonzero(counts >= _SHORTEST_ALONE)
-    if len(large) == 1 and counts[large[0]] <= FEW_NEIGHBOURS:
-        own = of_each[int(large[0])]
-        return (_series_of(density, x, own) if _are_all_tied(density, x, own) else []), True
     return [one for n in kept for one in series_of[n]], False
 
 
@@ -144,7 +142,7 @@ def _are_all_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> boo
 
     Terms of a centred walk are tied to the next ones alone.
     """
-    return have_ties(density, x, own, max(len(own) // 2 + 1, 4), NOISE)
+    return have_ties(density, x, own, len(own) // 2 + 1, NOISE)
 
 
 def _series_of(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> list[tuple[np.ndarray, Series]]:
