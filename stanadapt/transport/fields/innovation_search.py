@@ -22,14 +22,12 @@ from ..field_table import field_rows, in_one_chain
 from ..map_table import INNOVATIONS, N_GRADIENTS
 from .innovation_law import FIRST, fit_innovations
 from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, divisions, have_ties, two_columns
+from .several import LEAST_ALONE
 
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
 _TIED = 0.1  # a series has regressions as large as this, by their root mean square
-# Terms of a short series. It has a law only if there is nothing else and its regressions have heads, as those
-# of an autoregression have: a metric does justice to constant ones in few coordinates.
-_SHORTEST_ALONE = 6
 # Series of one variable: so many terms has each of them at least, and so many of them may be tied by data.
 _SHORTEST, _MOST_TIED = 10, 8
 MOST_CANDIDATES = 80  # coordinates that rho may depend on
@@ -72,6 +70,7 @@ def find_innovations(
         return None, density.gradients
     members, series = [own for own, _ in found], [one for _, one in found]
     laws, scales = _fit(density, x, unit, variables, members, series)
+    # In few coordinates a metric does justice to constant regressions, as those of a walk.
     if not laws or (is_short and not any(len(np.setdiff1d(law.heads, scales)) for law in laws)):
         return None, density.gradients
     rows = np.concatenate(in_one_chain([field_rows(law, 0, INNOVATIONS) for law in laws]))
@@ -93,7 +92,7 @@ def _look_for_series(
     would pass for innovations where some have no data and the others have precise ones.
     """
     of_each = {int(number): np.flatnonzero(variables == number) for number in np.unique(variables)}
-    large = [own for own in of_each.values() if len(own) >= _SHORTEST_ALONE]
+    large = [own for own in of_each.values() if len(own) >= LEAST_ALONE]
     if len(large) == 1 and len(large[0]) <= FEW_NEIGHBOURS:
         return (_series_of(density, x, large[0]) if _are_all_tied(density, x, large[0]) else []), True
     series_of = {n: _series_of(density, x, own) for n, own in of_each.items() if len(own) > FEW_NEIGHBOURS}
