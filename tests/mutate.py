@@ -1092,8 +1092,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_search.py",
-        "if len(large) == 1 and len(large[0])",
-        "if len(large) >= 1 and len(large[-1])",
+        "return len(large) == 1 and large[0]",
+        "return len(large) >= 1 and large[-1]",
         unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
     ),
     Mutation(

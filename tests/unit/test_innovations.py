@@ -67,7 +67,7 @@ class Autoregression:
 def found(density: Autoregression | None = None) -> Innovations:
     series, gradients = find_innovations(density or Autoregression(), START, UNIT, VARIABLES)
     assert series is not None
-    assert gradients == series.gradients < 600
+    assert gradients == series.gradients < 300
     return series
 
 

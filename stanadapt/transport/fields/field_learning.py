@@ -29,7 +29,7 @@ from .heads import (
     strengths_of,
     without_locations,
 )
-from .innovation_search import find_innovations
+from .innovation_search import find_innovations, has_short_variable_alone
 from .laplace import HeadPosterior, MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .learned_law import Learned
@@ -104,8 +104,12 @@ def learn_field(
     with np.errstate(all="ignore"):
         if not np.isfinite(density_in(no_transport())(x, np.zeros(x.size))):
             return None, 1
-        effects, coupling, taken = look_for_effects(density_in, x, unit, variables)
-        taken += 1
+        taken, evaluate, short = 1, density_in(no_transport()), has_short_variable_alone(variables)
+        series, more = find_innovations(evaluate, x, unit, variables) if short else (None, 0)
+        effects = coupling = None
+        if series is None:
+            effects, coupling, more_yet = look_for_effects(density_in, x, unit, variables)
+            taken += more_yet
         learn = functools.partial(_learn_given_effects, most_dense=most_dense)
         if effects is not None:
             if coupling is None or not has_series(coupling, variables):
@@ -114,8 +118,8 @@ def learn_field(
                 effects, density_in, x, unit, variables, learn, MOST_GRADIENTS
             )
             return effects, taken + more
-        evaluate = density_in(no_transport())
-        series, more = find_innovations(evaluate, x, unit, variables)
+        if not short:
+            series, more = find_innovations(evaluate, x, unit, variables)
         taken += more
         if series is not None:
             evaluate, x, unit, coupling = density_in(series.rows), series.x, series.unit, None
@@ -135,7 +139,8 @@ def learn_field(
                 coupling = couple(density, x / unit, variables)
                 density.has_looked()
             if coupling is not None:
-                found = _learn_all(density, coupling, x / unit, variables, most_dense, last=last)
+                heads = np.zeros(0, np.int64) if series is None else series.heads
+                found = _learn_all(density, coupling, x / unit, variables, most_dense, heads, last=last)
         except (
             np.linalg.LinAlgError,
             ValueError,
@@ -176,16 +181,17 @@ def _learn_all(
     x: np.ndarray,
     variables: np.ndarray,
     most_dense: float,
+    heads: np.ndarray,
     *,
     last: bool,
 ) -> Learned | None:
-    """One field, or one for each of several series, around `x` (d,), in units."""
+    """One field, or one for each of several series, around `x` (d,), in units; one has these `heads` (k,)."""
     parts = find_parts(density, coupling, x)
     if parts:
         return _learn_several(density, parts, x, variables, most_dense)
 
     def of_one(coupling: Coupling, x: np.ndarray) -> _Known | None:
-        return _find_precision(density, x, coupling, variables, most_dense)
+        return _find_precision(density, x, coupling, variables, most_dense, heads)
 
     tied = series_beside_others(coupling, variables)
 
@@ -230,7 +236,7 @@ def _learn_given_effects(
     """The field of a series, or one for each of several, beside which there are no effects."""
     tied = series_beside_others(coupling, variables)
     if tied is None:
-        return _learn_all(density, coupling, x, variables, most_dense, last=True)
+        return _learn_all(density, coupling, x, variables, most_dense, np.zeros(0, np.int64), last=True)
     return _learn_tied_series(density, coupling, x, variables, tied, most_dense)
 
 
@@ -389,16 +395,22 @@ def _with_scales_of_few(
 
 
 def _find_precision(
-    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, most_dense: float
+    density: ScaledDensity,
+    x: np.ndarray,
+    coupling: Coupling,
+    variables: np.ndarray,
+    most_dense: float,
+    heads: np.ndarray,
 ) -> _Known | None:
     """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
-    be heads if it is not right; None if there is none.
+    be heads if it is not right; None if there is none. A sparse one has the `heads` (k,) at least.
     """
     narrow = np.flatnonzero(~coupling.wide)
     few_wide = coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size)
     if few_wide and are_tied(coupling.pattern[narrow][:, narrow], LEAST_ALONE):
         strengths = strengths_of(density, x, coupling)
         of_heads = without_locations(density, x, coupling, strengths)
+        of_heads |= dict.fromkeys(heads.tolist(), np.inf)
         sparse = Precision(density, coupling, choose_heads(of_heads))
         strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
         # Beside effects of groups, these have a law of their own.

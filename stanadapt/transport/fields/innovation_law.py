@@ -6,14 +6,19 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
-from ..field import KNOTS, OWN_FEATURES, Field, n_features, write_features
+from ..field import KNOTS, OWN_FEATURES, Field, feature_values, n_features, write_features
 from .law_fit import bounded_features, scale_features
 
 FIRST = 1e-3  # a smaller regression, beside the largest, is none
 _RATES = 1.0, 2.0  # of logistic functions of the heads
 _TEMPER, _LEAST_WEIGHT = 6.0, 0.05  # a point counts by the normal density, to the power 1 / _TEMPER
 _CUTOFF = 1e-7
+# Of the features of a first term, whose scale is one of these, in units, or lies between; the places that are
+# tried with each.
+_SPREADS, _SPREAD_STEP = tuple(np.geomspace(0.125, 1.0, 7)), np.log(2.0) / 2.0
+_FEW_PLACES = 8
 
 
 def fit_innovations(
@@ -26,7 +31,7 @@ def fit_innovations(
     scales: np.ndarray,
 ) -> Field:
     """The law of series with regressions `rho` (q, order, n), after `moves` (q, m) of their heads from the
-    `middle` (m,), in `unit` (m,); the first move is none.
+    `middle` (m,), in `unit` (m,); the first move is none. On a head that never moves rho does not depend.
 
     `own` (n,) are the innovations, and `scales` (n,) those of the heads by whose exponentials they are
     multiplied; -1 for none.
@@ -37,25 +42,16 @@ def fit_innovations(
     # A field's order is that of elimination: the last innovation first. Each has entries for those before.
     lags = [(t, lag) for t in range(n - 1, -1, -1) for lag in range(1, min(order, t) + 1)]
     times, steps = np.array(lags).T
-    best = _best_fit(places, -rho[:, steps - 1, times], heights, unit)
-    of_s = _fit_features(
-        places,
-        log_scales[:, ::-1],
-        heights,
-        best.mid,
-        unit,
-        best.rate,
-        scale_features(len(heads)),
-    )
+    best, of_s = _best_fits(places, -rho[:, steps - 1, times], log_scales[:, ::-1], heights, unit)
     none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
-    by_scales, of_scales = _log_scale_features(heads, best.mid, unit, scales[::-1])
+    by_scales, of_scales = _log_scale_features(heads, best.mid, best.scale, scales[::-1])
     of_scales[0] += of_s.coefficients[0]
     basis_of_s = np.concatenate((of_s.basis, by_scales))
     of_scales = np.concatenate((of_scales[:1], of_s.coefficients[1:], of_scales[1:]))
     return Field(
         heads,
         best.mid,
-        unit,
+        best.scale,
         best.rate,
         (basis_of_s, none, best.basis),
         np.zeros(n),
@@ -122,32 +118,74 @@ def _separate_first(rho: np.ndarray) -> np.ndarray:
     return log_scales
 
 
+class _Place(NamedTuple):
+    """Of the features."""
+
+    knots: tuple[int, ...]  # of each head, which one is at 0; if it is KNOTS, the middle is the first point
+    rates: tuple[float, ...]
+
+
 class _Fit(NamedTuple):
     """Entries as combinations of features."""
 
     mid: np.ndarray  # (m,) of the features
+    scale: np.ndarray  # (m,)
     rate: np.ndarray  # (m,)
     basis: np.ndarray  # (r, F)
     coefficients: np.ndarray  # (r + 1, e)
-    lost: float  # the weighted sum of squared errors of an entry
+    losses: np.ndarray  # (e,) the weighted sum of squared errors of each entry
 
 
-def _best_fit(thetas: np.ndarray, entries: np.ndarray, heights: np.ndarray, scale: np.ndarray) -> _Fit:
-    """The best fit to entries (p, e) at the heads (p, m), exact at the first of them.
+def _best_fits(
+    thetas: np.ndarray, entries: np.ndarray, log_scales: np.ndarray, heights: np.ndarray, unit: np.ndarray
+) -> tuple[_Fit, _Fit]:
+    """The best fits to entries (p, e) and log scales (p, n) at the heads (p, m), exact at the first of them.
 
-    An autocorrelation is mostly a logistic function of a head. With a knot at 0 features have it exactly.
+    An autocorrelation phi is mostly a logistic function of a head. With a knot at 0 features have it exactly.
+    The log scale of the first term, -log(1 - phi) / 2 - log(1 + phi) / 2, has a second knot, where it is
+    depends on the bounds of phi. If two knots are as far from each other, features have it exactly, too.
+    Precise data hold the first term as closely as all others.
     """
+    m, moved = thetas.shape[1], np.ptp(thetas, axis=0) > 0.0
+    of_entries, of_scales = _features_of(thetas, bounded_features(m)), _features_of(thetas, scale_features(m))
+
+    def fit_both(place: _Place, spread: float) -> tuple[_Fit, _Fit]:
+        at, scale = np.array(place.knots), spread * unit
+        mid = np.where(at < KNOTS, (KNOTS - 1 - 2 * at) * scale, thetas[0])
+        features = mid, scale, np.array(place.rates)
+        return (
+            _fit_features(thetas, entries, heights, *features, of_entries),
+            _fit_features(thetas, log_scales, heights, *features, of_scales),
+        )
+
+    def loss(place: _Place, spread: float) -> float:
+        of_rho, of_s = fit_both(place, spread)
+        # The first steps of a series may depend on the heads in another way than all others do.
+        return float(np.median(of_rho.losses) + of_s.losses.sum())
+
+    places = [
+        _Place(knots, rates)
+        for knots in itertools.product(*([KNOTS, *range(KNOTS)] if moves else [KNOTS] for moves in moved))
+        for rates in itertools.product(*(_RATES if moves else _RATES[:1] for moves in moved))
+    ]
+    places = sorted(places, key=lambda place: loss(place, 1.0))
+    if not log_scales.any():
+        return fit_both(places[0], 1.0)
+    place, spread = min(itertools.product(places[:_FEW_PLACES], _SPREADS), key=lambda choice: loss(*choice))
+    around = np.log(spread) - _SPREAD_STEP, np.log(spread) + _SPREAD_STEP
+    found = minimize_scalar(
+        lambda log: loss(place, np.exp(log)), bounds=around, method="bounded", options={"xatol": 1e-5}
+    )
+    return fit_both(place, float(np.exp(found.x)))
+
+
+def _features_of(thetas: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Of the features `chosen` (c,), those that depend on no head that stays at all `thetas` (p, m)."""
     m = thetas.shape[1]
-    mids = [
-        (theta, *(-(2 * i + 1 - KNOTS) * one for i in range(KNOTS)))
-        for theta, one in zip(thetas[0], scale, strict=True)
-    ]
-    fits = [
-        _fit_features(thetas, entries, heights, np.array(mid), scale, np.array(rate), bounded_features(m))
-        for mid in itertools.product(*mids)
-        for rate in itertools.product(_RATES, repeat=m)
-    ]
-    return min(fits, key=lambda fit: fit.lost)
+    values, slopes = np.empty(n_features(m)), np.empty((n_features(m), m))
+    feature_values(np.full(m, 0.3), np.zeros(m), np.ones(m), np.ones(m), values, slopes)  # any place does
+    stays = np.ptp(thetas, axis=0) == 0.0
+    return np.asarray([feature for feature in chosen if not slopes[feature, stays].any()], np.int64)
 
 
 def _fit_features(
@@ -167,12 +205,11 @@ def _fit_features(
     moves, changes = values[1:, chosen] - values[0, chosen], entries[1:] - entries[0]
     root = np.sqrt(weights[1:, None])
     found = np.linalg.lstsq(root * moves, root * changes, rcond=_CUTOFF)[0]
-    # The first steps of a series may depend on the heads in another way than all others do.
-    lost = float(np.median(np.square(root * (moves @ found - changes)).sum(axis=0)))
+    losses = np.square(root * (moves @ found - changes)).sum(axis=0)
     left, sizes, right = np.linalg.svd(found, full_matrices=False)
     r = int(np.count_nonzero(sizes > _CUTOFF * max(sizes.max(initial=0.0), 1.0)))
     basis = np.zeros((r, f))
     basis[:, chosen] = left[:, :r].T
     coefficients = sizes[:r, None] * right[:r]
     constant = entries[0] - (basis @ values[0]) @ coefficients
-    return _Fit(mid, rate, basis, np.concatenate((constant[None], coefficients)), lost)
+    return _Fit(mid, scale, rate, basis, np.concatenate((constant[None], coefficients)), losses)

@@ -32,12 +32,17 @@ _TIED = 0.1  # a series has regressions as large as this, by their root mean squ
 _SHORTEST, _MOST_TIED = 10, 8
 MOST_CANDIDATES = 80  # coordinates that rho may depend on
 MOST_HEADS = 2  # of them, for one series
+_AWAY = 0.7  # of all candidates at once
 _MOVE = 0.5  # of a candidate, in units; rho has to change by more than _CHANGES
 _CHANGES = 1e-4
+# The unit of a design is such that rho changes by this, but no wider than that. Where precise data hold a
+# series of innovations, the heads hardly move, and will go much farther in the coordinates that are found.
+_FAR, _WIDE = 0.2, 1.0
 _REACHES = 0.5, 1.0, 1.75, 2.5, 4.0, 6.0  # the design, in units: on each axis,
 _PAIRS = 1.0, 2.5  # and between two
 _RATE = 2.0  # at which the curvature that data give to a series changes with the log of its scale,
 _NOT_RATE = 1e-3  # and what it may be off
+_NO_HEADS = np.zeros(0, np.int64)
 _NEWTON, _APART = 4, 1e-4  # steps towards regressions on two terms, and those of differences
 
 
@@ -55,6 +60,7 @@ class Innovations(NamedTuple):
     x: np.ndarray  # (d,) the point
     unit: np.ndarray  # (d,)
     gradients: int  # that this took
+    heads: np.ndarray  # that a field of them has, however little they change its precision
 
 
 def find_innovations(
@@ -80,7 +86,10 @@ def find_innovations(
         scale[own] = 1.0 / np.sqrt(1.0 + of_later + np.maximum(one.curvature, 0.0))
     own = np.concatenate(members)
     scale[own] *= np.where(scales >= 0, np.exp(x[scales]), 1.0)
-    return as_innovations(rows, x, scale, density.gradients), density.gradients
+    # Where precise data hold a short series, its heads hardly change the precision. As latents they would be
+    # far from normal, since so few terms say little of them.
+    heads = np.unique(np.concatenate([law.heads for law in laws])) if is_short else _NO_HEADS
+    return as_innovations(rows, x, scale, density.gradients, heads), density.gradients
 
 
 def _look_for_series(
@@ -91,10 +100,15 @@ def _look_for_series(
     The effects of a group are a series too, a short one, but have more heads. The terms of a centred walk
     would pass for innovations where some have no data and the others have precise ones.
     """
+    if has_short_variable_alone(variables):
+        is_own = np.bincount(variables)[variables] >= LEAST_ALONE
+        own = np.flatnonzero(is_own)
+        # An autocorrelation may just be 0.
+        if not any(_are_all_tied(density, x + move * ~is_own, own) for move in (0.0, _AWAY)):
+            return [], True
+        series = series_at(density, x, own)
+        return ([] if series is None else [(own, series)]), True
     of_each = {int(number): np.flatnonzero(variables == number) for number in np.unique(variables)}
-    large = [own for own in of_each.values() if len(own) >= LEAST_ALONE]
-    if len(large) == 1 and len(large[0]) <= FEW_NEIGHBOURS:
-        return (_series_of(density, x, large[0]) if _are_all_tied(density, x, large[0]) else []), True
     series_of = {n: _series_of(density, x, own) for n, own in of_each.items() if len(own) > FEW_NEIGHBOURS}
     found = [n for n in series_of if series_of[n]]
     long = [n for n in found if _has_many_ties(density, x, of_each[n])]
@@ -102,12 +116,24 @@ def _look_for_series(
     return [one for n in kept for one in series_of[n]], False
 
 
-def as_innovations(rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients: int) -> Innovations:
-    """The series that a map's `rows` make, from a point `x` (d,) outside of them; `unit` (d,) is in them."""
+def has_short_variable_alone(variables: np.ndarray) -> bool:
+    """Whether one of the `variables` (d,) may be a short series, and no other one may be a series."""
+    counts = np.bincount(variables)
+    large = counts[counts >= LEAST_ALONE]
+    return len(large) == 1 and large[0] <= FEW_NEIGHBOURS
+
+
+def as_innovations(
+    rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients: int, heads: np.ndarray = _NO_HEADS
+) -> Innovations:
+    """The series that a map's `rows` make, from a point `x` (d,) outside of them; `unit` (d,) is in them.
+
+    A field of them has these `heads` at least.
+    """
     there = x.copy()
     rows[0, N_GRADIENTS] = gradients
     innovations.into_u(rows, there)
-    return Innovations(rows, there, unit, gradients)
+    return Innovations(rows, there, unit, gradients, heads)
 
 
 def _are_in_groups(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
@@ -317,7 +343,7 @@ def _fit(
     middle, curvature = _rho_of(first, order), np.concatenate([one.curvature for one in first])
     each = _divide(middle[0], members)
     found_heads: list[list[int]] = [[] for _ in each]
-    scales = none.copy()
+    scales, reach = none.copy(), unit.copy()
     for k in few:
         ahead = series_after(x[[k]] + _MOVE * unit[k], np.array([k]))
         if ahead is None:
@@ -325,8 +351,10 @@ def _fit(
         change = _rho_of(ahead, order) - middle
         curvature_ahead = np.concatenate([one.curvature for one in ahead])
         for of_series, times in zip(found_heads, each, strict=True):
-            if np.sqrt(np.mean(np.square(change[:, times]))) > _CHANGES:
+            size = np.sqrt(np.mean(np.square(change[:, times])))
+            if size > _CHANGES:
                 of_series.append(int(k))
+                reach[k] = max(reach[k], min(_WIDE, _FAR * _MOVE * unit[k] / size))
             elif _is_scale(curvature[times], curvature_ahead[times], _MOVE * unit[k]):
                 scales[times] = k
     groups: list[tuple[np.ndarray, np.ndarray]] = []
@@ -337,27 +365,21 @@ def _fit(
         scales, groups = none, _group(found_heads, each)
     if not groups:
         return [], none
-    m = max(len(heads) for heads, _ in groups)
-    all_heads = np.concatenate([heads for heads, _ in groups])
+    changing = [np.setdiff1d(heads, scales) for heads, _ in groups]  # rho does not depend on the scales
+    m = max(map(len, changing))
     moves, values = [np.zeros(m)], [middle]
     for move in _design(m):  # of all series at once, each by its own heads
-        theta = np.concatenate([x[heads] + move[: len(heads)] * unit[heads] for heads, _ in groups])
-        there = series_after(theta, all_heads)
+        theta = np.concatenate([x[heads] + move[: len(heads)] * reach[heads] for heads in changing])
+        there = series_after(theta, np.concatenate(changing))
         if there is not None:
             moves.append(move)
             values.append(_rho_of(there, order))
-    laws = [
-        fit_innovations(
-            np.array(moves)[:, : len(heads)],
-            np.array(values)[:, :, times],
-            heads,
-            x[heads],
-            unit[heads],
-            own[times],
-            scales[times],
-        )
-        for heads, times in groups
-    ]
+    laws = []
+    for (heads, times), of_rho in zip(groups, changing, strict=True):
+        of_heads = np.zeros((len(moves), len(heads)))
+        of_heads[:, np.isin(heads, of_rho)] = np.array(moves)[:, : len(of_rho)]
+        rho = np.array(values)[:, :, times]
+        laws.append(fit_innovations(of_heads, rho, heads, x[heads], reach[heads], own[times], scales[times]))
     return laws, scales
 
 
