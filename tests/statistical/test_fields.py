@@ -102,6 +102,17 @@ model {
   h[1] ~ std_normal(); h[2:T] ~ normal(h[1:T-1], exp(log_s)); y ~ normal(h, exp(log_o));
 }
 """
+SHORT_INNOVATIONS = """
+data { int T; vector[T] y; }
+parameters { real log_s; real a; real m; vector[T] z; }
+model {
+  real phi = inv_logit(a); vector[T] h = exp(log_s) * z;
+  h[1] /= sqrt(1 - phi^2);
+  for (t in 2:T) h[t] += phi * h[t - 1];
+  log_s ~ std_normal(); a ~ normal(0, 1.5); m ~ normal(0, 2); z ~ std_normal();
+  y ~ normal(m + h, 0.05);
+}
+"""
 TREND = """
 data { int T; vector[T] y; }
 parameters { vector[T] l; vector[T] b; real<lower=0> s_l; real<lower=0> s_y; }
@@ -373,6 +384,33 @@ def test_a_series_of_few_years_has_the_law_of_its_scales(seed: int) -> None:
     posterior, adaptation, findings = run(SHORT, data, seed=seed, draws=3_000)
     assert has_heads(adaptation, 0, 1).sum() >= 3
     for name, law in zip(("log_s", "log_o"), laws, strict=True):
+        assert largest_error(posterior[name].values, law, findings) < LIMIT
+
+
+@functools.cache
+def nine_terms() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """An autoregression that precise data hold; quantiles of the log of its steps and the logit of phi."""
+    rng, n = np.random.default_rng(5), 9
+    y = np.linalg.cholesky(autoregression(n, 0.4) + 0.5 * np.eye(n)) @ rng.normal(size=n)
+
+    def log_density(u: float, v: float) -> float:
+        covariance = np.exp(2.0 * u) * autoregression(n, 1.0 / (1.0 + np.exp(-v)))
+        return -0.5 * (u * u + v * v / 2.25) + log_normal(y, covariance + 4.0 + 0.05**2 * np.eye(n))
+
+    return {"T": n, "y": y}, quantiles_of_two(log_density, (-2.5, 3.5), (-8.0, 7.0))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_a_short_series_in_its_innovations_has_the_law_of_its_heads(seed: int) -> None:
+    """They hardly change its precision, which precise data give, and the first term has a scale of its own.
+
+    Between 0 and 1 this scale is a function of phi that laws with knots at equal places had only to 5 %,
+    which is many standard errors of such data: half of the chains had divergences.
+    """
+    data, laws = nine_terms()
+    posterior, adaptation, findings = run(SHORT_INNOVATIONS, data, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 0, 1).all()
+    for name, law in zip(("log_s", "a"), laws, strict=True):
         assert largest_error(posterior[name].values, law, findings) < LIMIT
 
 

@@ -11,6 +11,7 @@ from densities import in_maps
 from stanadapt.transport import composition, innovations
 from stanadapt.transport.field_table import field_of, field_rows, fields_of, innovations_of, split
 from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.fields.innovation_law import fit_innovations
 from stanadapt.transport.fields.innovation_search import (
     Innovations,
     Series,
@@ -109,6 +110,55 @@ def test_the_series_is_known_wherever_its_head_is(move: float, stationary: bool)
     np.testing.assert_allclose(x[3:], steps, atol=1e-5)
     wide = -0.5 * np.log1p(-(np.tanh(0.5 * at[1]) ** 2)) if density.stationary else 0.0
     np.testing.assert_allclose(x[2], at[2] / np.exp(at[0] + wide), rtol=1e-4)
+
+
+@pytest.mark.parametrize("unit", [0.02, 0.5])
+def test_the_series_is_known_far_from_a_point_at_which_data_hold_it(unit: float) -> None:
+    """Units of such a point, in which heads hardly move, say nothing of where draws will go."""
+    density, units = Autoregression(stationary=True), UNIT.copy()
+    units[1] = unit
+    series, _ = find_innovations(density, START, units, VARIABLES)
+    assert series is not None
+    for move in (-3.0, 3.0):
+        at = START.copy()
+        at[1] += move
+        x, phi = at.copy(), np.tanh(0.5 * at[1])
+        innovations.into_x(series.rows, x)
+        np.testing.assert_allclose(x[3:], (at[3:] - phi * at[2:-1]) / np.exp(at[0]), atol=1e-5)
+        np.testing.assert_allclose(x[2], at[2] * np.sqrt(1.0 - phi**2) / np.exp(at[0]), rtol=1e-4)
+
+
+@pytest.mark.parametrize("lower", [-1.0, -0.2, 0.0, 0.5])
+@pytest.mark.parametrize("middle", [-1.1, 0.9, 2.3])
+def test_the_first_term_has_its_scale_whatever_the_bounds_of_phi(lower: float, middle: float) -> None:
+    """Between 0 and 1, say, it is no function with all its knots at 0, and was off by 0.05."""
+
+    def phi(at: np.ndarray) -> np.ndarray:
+        return lower + (1.0 - lower) / (1.0 + np.exp(-at))
+
+    n, unit, moves = (
+        6,
+        0.8,
+        np.array([0.0, *(s * r for r in (0.5, 1.0, 1.75, 2.5, 4.0, 6.0) for s in (-1.0, 1.0))]),
+    )
+    at = middle + unit * moves
+    rho = np.zeros((len(at), 1, n))
+    rho[:, 0, 1:] = phi(at)[:, None]
+    rho[:, 0, 1] /= np.sqrt(1.0 - phi(at) ** 2)
+    law = fit_innovations(
+        moves[:, None],
+        rho,
+        np.array([0]),
+        np.array([middle]),
+        np.array([unit]),
+        np.arange(1, n + 1),
+        np.full(n, -1),
+    )
+    for place in np.linspace(middle - 5.0, middle + 5.0, 11):
+        x = np.concatenate(([place], np.ones(n)))
+        innovations.into_x(field_rows(law, 0, INNOVATIONS), x)
+        assert x[1] == pytest.approx(np.sqrt(1.0 - phi(place) ** 2), rel=1e-4)
+        np.testing.assert_allclose(x[2:], 1.0 - phi(place), atol=1e-6)
 
 
 @pytest.mark.parametrize("stationary", [False, True])
@@ -291,6 +341,27 @@ def test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head(
 ) -> None:
     """Others are left to a metric. A centred walk without data at two times is no series of innovations."""
     assert heads_of_innovations(steps, 8, has_effects=has_effects) == (["log_s", "a"] if found else None)
+
+
+@pytest.mark.parametrize(
+    ("log_s", "a"), [(0.2, 0.8), (3.0, 0.8), (0.2, 0.0)], ids=["faint", "held", "no ties"]
+)
+def test_a_field_of_a_short_series_has_its_heads(log_s: float, a: float) -> None:
+    """However little they change the precision of terms that data tell, and also where a search begins at an
+    autocorrelation of 0. It has no other head, and is looked for before effects.
+    """
+    program = (
+        "data { int T; vector[T] y; } parameters { real log_s; real a; real m; vector[T] x; } model { a ~ "
+    )
+    program += "std_normal(); log_s ~ std_normal(); m ~ std_normal(); vector[T] h = x; "
+    program += INNOVATIONS_OF_STEPS.format("tanh(a)") + " y ~ normal(m + h, 0.05); }"
+    density = ProgramDensity(program, {"T": 9, "y": np.random.default_rng(3).normal(size=9).tolist()})
+    assert list(density.model.unconstrained_names())[:3] == ["log_s", "a", "m"]
+    x = np.concatenate(([log_s, a, 0.1], 0.3 * np.random.default_rng(6).normal(size=9)))
+    learned, _ = learn_field(in_maps(density), x, np.full(12, 0.1), np.minimum(np.arange(12), 3))
+    assert learned is not None
+    assert len(innovations_of(learned.rows))
+    np.testing.assert_array_equal(fields_of(learned.rows)[0][0].heads, [0, 1])
 
 
 @pytest.mark.parametrize("log_s", [-1.0, 0.2])

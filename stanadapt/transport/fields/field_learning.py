@@ -22,6 +22,7 @@ from .head_law import HeadLaw, learn_head_law
 from .heads import (
     DELTA,
     FAINT_HEAD,
+    HEAD,
     MOST_HEADS,
     MOST_OF_ONE,
     STRONG_HEAD,
@@ -29,7 +30,7 @@ from .heads import (
     strengths_of,
     without_locations,
 )
-from .innovation_search import find_innovations, has_short_variable_alone
+from .innovation_search import NO_HEADS, find_innovations, has_short_variable_alone
 from .laplace import HeadPosterior, MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .learned_law import Learned
@@ -104,9 +105,10 @@ def learn_field(
     with np.errstate(all="ignore"):
         if not np.isfinite(density_in(no_transport())(x, np.zeros(x.size))):
             return None, 1
-        taken, evaluate, short = 1, density_in(no_transport()), has_short_variable_alone(variables)
-        series, more = find_innovations(evaluate, x, unit, variables) if short else (None, 0)
-        effects = coupling = None
+        evaluate, effects, coupling = density_in(no_transport()), None, None
+        is_short = has_short_variable_alone(variables)  # such terms may be tied as effects are
+        series, more = find_innovations(evaluate, x, unit, variables) if is_short else (None, 0)
+        taken = 1 + more
         if series is None:
             effects, coupling, more_yet = look_for_effects(density_in, x, unit, variables)
             taken += more_yet
@@ -118,9 +120,9 @@ def learn_field(
                 effects, density_in, x, unit, variables, learn, MOST_GRADIENTS
             )
             return effects, taken + more
-        if not short:
+        if not is_short:
             series, more = find_innovations(evaluate, x, unit, variables)
-        taken += more
+            taken += more
         if series is not None:
             evaluate, x, unit, coupling = density_in(series.rows), series.x, series.unit, None
         elif coupling is None:  # no groups
@@ -139,7 +141,7 @@ def learn_field(
                 coupling = couple(density, x / unit, variables)
                 density.has_looked()
             if coupling is not None:
-                heads = np.zeros(0, np.int64) if series is None else series.heads
+                heads = NO_HEADS if series is None else series.heads
                 found = _learn_all(density, coupling, x / unit, variables, most_dense, heads, last=last)
         except (
             np.linalg.LinAlgError,
@@ -185,7 +187,10 @@ def _learn_all(
     *,
     last: bool,
 ) -> Learned | None:
-    """One field, or one for each of several series, around `x` (d,), in units; one has these `heads` (k,)."""
+    """One field, or one for each of several series, around `x` (d,), in units.
+
+    If some `heads` (k,) are known, one field has these, and no others but strong ones.
+    """
     parts = find_parts(density, coupling, x)
     if parts:
         return _learn_several(density, parts, x, variables, most_dense)
@@ -236,7 +241,7 @@ def _learn_given_effects(
     """The field of a series, or one for each of several, beside which there are no effects."""
     tied = series_beside_others(coupling, variables)
     if tied is None:
-        return _learn_all(density, coupling, x, variables, most_dense, np.zeros(0, np.int64), last=True)
+        return _learn_all(density, coupling, x, variables, most_dense, NO_HEADS, last=True)
     return _learn_tied_series(density, coupling, x, variables, tied, most_dense)
 
 
@@ -403,7 +408,7 @@ def _find_precision(
     heads: np.ndarray,
 ) -> _Known | None:
     """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
-    be heads if it is not right; None if there is none. A sparse one has the `heads` (k,) at least.
+    be heads if it is not right; None if there is none. `heads` (k,) are those that are known.
     """
     narrow = np.flatnonzero(~coupling.wide)
     few_wide = coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size)
@@ -411,7 +416,7 @@ def _find_precision(
         strengths = strengths_of(density, x, coupling)
         of_heads = without_locations(density, x, coupling, strengths)
         of_heads |= dict.fromkeys(heads.tolist(), np.inf)
-        sparse = Precision(density, coupling, choose_heads(of_heads))
+        sparse = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
         strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
         # Beside effects of groups, these have a law of their own.
         if len(strong) > MOST_HEADS and are_all_series(coupling, variables):

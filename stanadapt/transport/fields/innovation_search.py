@@ -42,7 +42,7 @@ _REACHES = 0.5, 1.0, 1.75, 2.5, 4.0, 6.0  # the design, in units: on each axis,
 _PAIRS = 1.0, 2.5  # and between two
 _RATE = 2.0  # at which the curvature that data give to a series changes with the log of its scale,
 _NOT_RATE = 1e-3  # and what it may be off
-_NO_HEADS = np.zeros(0, np.int64)
+NO_HEADS = np.zeros(0, np.int64)
 _NEWTON, _APART = 4, 1e-4  # steps towards regressions on two terms, and those of differences
 
 
@@ -60,7 +60,7 @@ class Innovations(NamedTuple):
     x: np.ndarray  # (d,) the point
     unit: np.ndarray  # (d,)
     gradients: int  # that this took
-    heads: np.ndarray  # that a field of them has, however little they change its precision
+    heads: np.ndarray  # of a short series, which its field has, however little they change its precision
 
 
 def find_innovations(
@@ -71,7 +71,11 @@ def find_innovations(
     `evaluate` is the density in x; the other arguments are those of `learn_field`.
     """
     density = ScaledDensity(evaluate, np.ones(x.size))
-    found, is_short = _look_for_series(density, x, variables)
+    is_short = has_short_variable_alone(variables)
+    if is_short:
+        found, x = _short_series(density, x, variables)
+    else:
+        found = _long_series(density, x, variables)
     if not found:
         return None, density.gradients
     members, series = [own for own, _ in found], [one for _, one in found]
@@ -86,34 +90,42 @@ def find_innovations(
         scale[own] = 1.0 / np.sqrt(1.0 + of_later + np.maximum(one.curvature, 0.0))
     own = np.concatenate(members)
     scale[own] *= np.where(scales >= 0, np.exp(x[scales]), 1.0)
-    # Where precise data hold a short series, its heads hardly change the precision. As latents they would be
-    # far from normal, since so few terms say little of them.
-    heads = np.unique(np.concatenate([law.heads for law in laws])) if is_short else _NO_HEADS
+    # Where precise data hold a short series, its heads hardly change its precision. But so few terms say
+    # little of them, so that they are far from normal, as latents should be.
+    heads = np.unique(np.concatenate([law.heads for law in laws])) if is_short else NO_HEADS
     return as_innovations(rows, x, scale, density.gradients, heads), density.gradients
 
 
-def _look_for_series(
+def _short_series(
     density: ScaledDensity, x: np.ndarray, variables: np.ndarray
-) -> tuple[list[tuple[np.ndarray, Series]], bool]:
-    """The series of innovations with the coordinates of each, and whether it is a short one that is alone.
+) -> tuple[list[tuple[np.ndarray, Series]], np.ndarray]:
+    """The only series of innovations, with its coordinates, if it is one, and a point (d,) where it is seen.
+
+    If its autocorrelation just is 0 at `x` (d,), its terms have no ties there, and it is seen elsewhere.
+    """
+    is_own = np.bincount(variables)[variables] >= LEAST_ALONE
+    own = np.flatnonzero(is_own)
+    for at in (x, x + _AWAY * ~is_own):
+        if _are_all_tied(density, at, own):
+            series = series_at(density, at, own)
+            return ([] if series is None else [(own, series)]), at
+    return [], x
+
+
+def _long_series(
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray
+) -> list[tuple[np.ndarray, Series]]:
+    """The series of innovations with the coordinates of each.
 
     The effects of a group are a series too, a short one, but have more heads. The terms of a centred walk
     would pass for innovations where some have no data and the others have precise ones.
     """
-    if has_short_variable_alone(variables):
-        is_own = np.bincount(variables)[variables] >= LEAST_ALONE
-        own = np.flatnonzero(is_own)
-        # An autocorrelation may just be 0.
-        if not any(_are_all_tied(density, x + move * ~is_own, own) for move in (0.0, _AWAY)):
-            return [], True
-        series = series_at(density, x, own)
-        return ([] if series is None else [(own, series)]), True
     of_each = {int(number): np.flatnonzero(variables == number) for number in np.unique(variables)}
     series_of = {n: _series_of(density, x, own) for n, own in of_each.items() if len(own) > FEW_NEIGHBOURS}
     found = [n for n in series_of if series_of[n]]
     long = [n for n in found if _has_many_ties(density, x, of_each[n])]
     kept = long or [n for n in found if _are_in_groups(density, x, of_each[n])]
-    return [one for n in kept for one in series_of[n]], False
+    return [one for n in kept for one in series_of[n]]
 
 
 def has_short_variable_alone(variables: np.ndarray) -> bool:
@@ -124,11 +136,11 @@ def has_short_variable_alone(variables: np.ndarray) -> bool:
 
 
 def as_innovations(
-    rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients: int, heads: np.ndarray = _NO_HEADS
+    rows: np.ndarray, x: np.ndarray, unit: np.ndarray, gradients: int, heads: np.ndarray = NO_HEADS
 ) -> Innovations:
     """The series that a map's `rows` make, from a point `x` (d,) outside of them; `unit` (d,) is in them.
 
-    A field of them has these `heads` at least.
+    A field of them has these `heads` (k,) at least.
     """
     there = x.copy()
     rows[0, N_GRADIENTS] = gradients
