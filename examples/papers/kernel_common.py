@@ -16,7 +16,7 @@ from tqdm import tqdm
 import stanadapt
 from stanadapt import samplers
 from stanadapt.numerics.frame import plain_frame
-from stanadapt.numerics.score_matching import RadialFunction, choose, fit_lite, median_sigma
+from stanadapt.numerics.score_matching import RadialFunction, choose, fit_lite, fit_lite_without, median_sigma
 from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
 from stanadapt.result.container import datasets
 from stanadapt.trace import Trace, empty_trace
@@ -154,10 +154,13 @@ def learnt_from(points: np.ndarray, tuning: int) -> Surrogate:
     Choosing on 1,000 takes half a minute; chosen on fewer points, a kernel is wider than is best for all.
     """
 
-    def fit(some: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
-        return fit_lite(some, RadialFunction(GAUSSIAN, sigma), regularisation).surrogate
+    def fit(
+        points: np.ndarray, parts: Sequence[np.ndarray], sigma: float, regularisation: float
+    ) -> list[Surrogate]:
+        return fit_lite_without(points, parts, RadialFunction(GAUSSIAN, sigma), regularisation)
 
-    return fit(points, *choose(points[:tuning], fit, (median_sigma(points), 0.01)))
+    sigma, regularisation = choose(points[:tuning], fit, (median_sigma(points), 0.01))
+    return fit_lite(points, RadialFunction(GAUSSIAN, sigma), regularisation).surrogate
 
 
 def run_on_surrogate(

@@ -28,7 +28,7 @@ surrogate.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,22 +102,42 @@ def check_points(points: np.ndarray) -> None:
         raise ValueError(f"all {len(points)} points are equal; a density cannot be learnt from one point")
 
 
-def lite_system(points: np.ndarray, k: RadialFunction) -> tuple[np.ndarray, np.ndarray]:
-    """C (n, n) and b (n,) of Proposition 1, in O(n³ + d n²)."""
+class _Pairs(NamedTuple):
+    """What the system of Proposition 1 takes from pairs of points."""
+
+    w: np.ndarray  # (n, n) W
+    gram: np.ndarray  # (n, n) G
+    pulls: np.ndarray  # (n, n) the terms of b, whose sums along rows it is
+
+    def among(self, kept: np.ndarray) -> _Pairs:
+        """Those of the points (n,) that are kept."""
+        return _Pairs(*(each[np.ix_(kept, kept)] for each in self))
+
+    def system(self) -> tuple[np.ndarray, np.ndarray]:
+        """C (n, n) and b (n,)."""
+        w, gram = self.w, self.gram
+        half = (w * gram) @ w
+        scaled = w * np.sqrt(np.diag(gram))
+        # W is symmetric: a product with its own transpose takes half of the time.
+        return gram * (w @ w.T) - half - half.T + scaled @ scaled.T, self.pulls.sum(axis=1)
+
+
+def _pairs(points: np.ndarray, k: RadialFunction) -> _Pairs:
     squares = squared_distances(points, points)
     w = k.slope(squares)
-    gram = points @ points.T
-    s = np.diag(gram)
-    half = (w * gram) @ w
-    scaled = w * np.sqrt(s)
-    c = gram * (w @ w) - half - half.T + scaled @ scaled.T
-    return c, _lite_b(squares, w, k, points.shape[1])
+    return _Pairs(w, points @ points.T, _terms_of_b(squares, w, k, points.shape[1]))
 
 
-def _lite_b(squares: np.ndarray, w: np.ndarray, k: RadialFunction, d: int) -> np.ndarray:
-    """b, or some of its entries, from the corresponding rows of the squared distances and of W."""
-    total: np.ndarray = (2.0 / k.sigma * squares * k.curvature(squares) - d * w).sum(axis=1)
-    return total
+def _terms_of_b(squares: np.ndarray, w: np.ndarray, k: RadialFunction, d: int) -> np.ndarray:
+    """Some rows of the terms of b, from those of the squared distances and of W."""
+    bends = w if k.kind == GAUSSIAN else k.curvature(squares)
+    terms: np.ndarray = 2.0 / k.sigma * squares * bends - d * w
+    return terms
+
+
+def lite_system(points: np.ndarray, k: RadialFunction) -> tuple[np.ndarray, np.ndarray]:
+    """C (n, n) and b (n,) of Proposition 1, in O(n³ + d n²)."""
+    return _pairs(points, k).system()
 
 
 def fit_lite(points: np.ndarray, k: RadialFunction, regularisation: float) -> SurrogateFit:
@@ -138,10 +158,29 @@ def fit_lite(points: np.ndarray, k: RadialFunction, regularisation: float) -> Su
         See `check_points`.
     """
     check_points(points)
-    c, b = lite_system(points, k)
+    return _solve_lite(points, lite_system(points, k), k, regularisation)
+
+
+def _solve_lite(
+    points: np.ndarray, system: tuple[np.ndarray, np.ndarray], k: RadialFunction, regularisation: float
+) -> SurrogateFit:
+    c, b = system
     factor, repaired = _factor(c, regularisation)
     alpha = -0.5 * k.sigma * linalg.cho_solve((factor, True), b, check_finite=False)
     return SurrogateFit(_point_surrogate(points, k, alpha), repaired)
+
+
+def fit_lite_without(
+    points: np.ndarray, parts: Sequence[np.ndarray], k: RadialFunction, regularisation: float
+) -> list[Surrogate]:
+    """The fits to what is left of `points` (n, d) without each of the `parts` (n,), for `choose`.
+
+    What they have in common is worked out once.
+    """
+    pairs = _pairs(points, k)
+    return [
+        _solve_lite(points[~part], pairs.among(~part).system(), k, regularisation).surrogate for part in parts
+    ]
 
 
 def fit_lite_low_rank(
@@ -178,7 +217,7 @@ def fit_lite_low_rank(
         return regularisation * v - back.sum(axis=1)
 
     rows = (squared_distances(part, points) for part in _slices(points))
-    b = np.concatenate([_lite_b(squares, k.slope(squares), k, d) for squares in rows])
+    b = np.concatenate([_terms_of_b(squares, k.slope(squares), k, d).sum(axis=1) for squares in rows])
     operator = sparse.linalg.LinearOperator((n, n), matvec=product, dtype=float)
     alpha, _ = sparse.linalg.cg(operator, b, rtol=1e-6, maxiter=iterations)
     return SurrogateFit(_point_surrogate(points, k, -0.5 * k.sigma * alpha), False)
@@ -344,6 +383,31 @@ def fit_finite(sums: Sums) -> tuple[Sums, SurrogateFit]:
     return sums._replace(factored=True), SurrogateFit(surrogate, repaired)
 
 
+def fit_finite_without(
+    points: np.ndarray, parts: Sequence[np.ndarray], basis: Basis, regularisation: float
+) -> list[Surrogate]:
+    """The fits to what is left of `points` (n, d) without each of the `parts` (n,), for `choose`.
+
+    The sums over each part, and over what is in none, are made once.
+    """
+    in_none = points[~np.any(parts, axis=0)]
+    over_parts = [
+        take_in(empty_sums(basis, regularisation), some)
+        for some in (*(points[part] for part in parts), in_none)
+    ]
+    return [fit_finite(_add_up(over_parts[:i] + over_parts[i + 1 :]))[1].surrogate for i in range(len(parts))]
+
+
+def _add_up(parts: Sequence[Sums]) -> Sums:
+    """The sums over the points of several sums, whose factors are unknown."""
+    total = empty_sums(Basis(parts[0].omega, parts[0].u), parts[0].regularisation)
+    for part in parts:
+        total.b[:] += part.b
+        total.c[:] += part.c
+        total.ridge[:] += part.ridge
+    return total._replace(t=sum(part.t for part in parts))
+
+
 def derivatives(surrogate: Surrogate, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gradients (n, d) and Laplacians (n,) of the surrogate at `points` (n, d)."""
     centers, weights, sigma = surrogate.centers_t.T, surrogate.weights, surrogate.sigma
@@ -378,9 +442,19 @@ def median_sigma(points: np.ndarray) -> float:
     return float(np.median(apart)) if apart.size else 1.0
 
 
+# Fits to what is left of points (n, d) without each of several parts (n,), which are masks; with a sigma and
+# a lambda.
+FitWithout = Callable[[np.ndarray, Sequence[np.ndarray], float, float], Sequence[Surrogate]]
+
+
+def without_each(fit: Callable[[np.ndarray, float, float], Surrogate]) -> FitWithout:
+    """A `fit` to points, with a sigma and a lambda, for `choose`: to what is left without each part."""
+    return lambda points, parts, *pair: [fit(points[~part], *pair) for part in parts]
+
+
 def choose(
     points: np.ndarray,
-    fit: Callable[[np.ndarray, float, float], Surrogate],
+    fit: FitWithout,
     start: tuple[float, float],
     *,
     fixed: tuple[bool, bool] = (False, False),
@@ -394,7 +468,7 @@ def choose(
     points
         Draws, shape (n, d), in the order of the chain.
     fit
-        A function of points, sigma and lambda that returns a surrogate.
+        A function of points, folds, sigma and lambda that returns a surrogate without each of the folds.
     start
         sigma and lambda at which the search starts.
     fixed
@@ -415,8 +489,9 @@ def choose(
     # folds most points that are left out would have neighbours in time that are kept, and this favours too
     # small a sigma.
     fold = np.arange(len(points)) * folds // len(points)
-    parts = [(points[fold != k], points[fold == k]) for k in range(folds)]
-    parts = [(kept, left) for kept, left in parts if len(left) and np.any(kept != kept[0])]
+    parts = [fold == k for k in range(folds)]
+    parts = [part for part in parts if part.any() and not np.all(points[~part] == points[~part][0])]
+    left_out = [points[part] for part in parts]
 
     typical = median_sigma(points)
     low = np.log([_SIGMAS[0] * typical, _LAMBDAS[0]])[free]
@@ -431,7 +506,10 @@ def choose(
     def loss(logs: np.ndarray) -> float:
         with np.errstate(all="ignore"):
             try:
-                total = sum(objective(fit(kept, *pair(logs)), left) * len(left) for kept, left in parts)
+                fits = fit(points, parts, *pair(logs))
+                total = sum(
+                    objective(one, left) * len(left) for one, left in zip(fits, left_out, strict=True)
+                )
             except ValueError:  # the system has no factor
                 return math.inf
         return float(total) if math.isfinite(total) else math.inf

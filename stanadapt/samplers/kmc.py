@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -234,7 +233,7 @@ def tune(
     settings: Any,
     q: np.ndarray,
     learnt: Learnt,
-    fit: Callable[[np.ndarray, float, float], Surrogate],
+    fit: score_matching.FitWithout,
     rng: np.random.Generator,
 ) -> Learnt:
     """Set sigma and lambda: to the settings, or by cross-validation on points `q` (n, d).

@@ -35,6 +35,7 @@ chain.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,16 @@ from ..jit import kernel
 from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.frame import Frame, estimate_frame, plain_frame, whiten_points
 from ..numerics.history import History, all_equal, empty_history, sample_history, schedule_fit
-from ..numerics.score_matching import Sums, draw_basis, empty_sums, fit_finite, fourier_basis, take_in
+from ..numerics.score_matching import (
+    Basis,
+    Sums,
+    draw_basis,
+    empty_sums,
+    fit_finite,
+    fit_finite_without,
+    fourier_basis,
+    take_in,
+)
 from ..numerics.surrogate import FOURIER, Surrogate, empty_surrogate
 from ..target import log_density
 from ..trace import NOTHING, Info
@@ -170,13 +180,17 @@ def _rebuild(state: State, settings: Any, points: np.ndarray, rng: np.random.Gen
     q = whiten_points(frame, points)
     draws = draw_basis(settings.basis, q.shape[1], settings.shape, rng)
 
-    def sums(points: np.ndarray, sigma: float, regularisation: float) -> Sums:
-        basis = fourier_basis(kmc.radial_function(settings, sigma), draws)
-        return take_in(empty_sums(basis, regularisation), points)
+    def basis(sigma: float) -> Basis:
+        return fourier_basis(kmc.radial_function(settings, sigma), draws)
 
-    learnt = kmc.tune(settings, q, learnt, lambda *at: fit_finite(sums(*at))[1].surrogate, rng)
+    def fit(
+        q: np.ndarray, parts: Sequence[np.ndarray], sigma: float, regularisation: float
+    ) -> Sequence[Surrogate]:
+        return fit_finite_without(q, parts, basis(sigma), regularisation)
+
+    learnt = kmc.tune(settings, q, learnt, fit, rng)
     state = kmc.schedule_rebuild(state, settings)
-    own = sums(q, learnt.sigma, learnt.regularisation)
+    own = take_in(empty_sums(basis(learnt.sigma), learnt.regularisation), q)
     return state._replace(frame=frame, learnt=learnt, sums=own, n_pending=0)
 
 

@@ -46,6 +46,8 @@ k. Memory: n² numbers while refitting, and two (d, d) arrays a chain.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -136,7 +138,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
         frame = estimate_frame(points, frame if learnt.fits else state.walk_frame)
     q = whiten_points(frame, points)
     if anew:
-        learnt = kmc.tune(settings, q, learnt, lambda *at: _fit(settings, *at).surrogate, rng)
+        learnt = kmc.tune(settings, q, learnt, functools.partial(_fit_without, settings), rng)
         state = kmc.schedule_rebuild(state, settings)._replace(learnt=learnt)
     try:
         fit = _fit(settings, q, learnt.sigma, learnt.regularisation)
@@ -149,6 +151,17 @@ def _fit(settings: Any, q: np.ndarray, sigma: float, regularisation: float) -> s
     """Fit the surrogate to `q` (n, d) with the solver of the settings."""
     solve = score_matching.fit_lite_low_rank if settings.solver else score_matching.fit_lite
     return solve(q, kmc.radial_function(settings, sigma), regularisation)
+
+
+def _fit_without(
+    settings: Any, q: np.ndarray, parts: Sequence[np.ndarray], sigma: float, regularisation: float
+) -> Sequence[Surrogate]:
+    """Fit surrogates to what is left of `q` (n, d) without each of the `parts` (n,)."""
+    if settings.solver:
+        fit_each = score_matching.without_each(lambda *at: _fit(settings, *at).surrogate)
+        return fit_each(q, parts, sigma, regularisation)
+    k = kmc.radial_function(settings, sigma)
+    return score_matching.fit_lite_without(q, parts, k, regularisation)
 
 
 sweep = make_sweep(step)

@@ -15,8 +15,10 @@ from stanadapt.numerics.score_matching import (
     draw_basis,
     empty_sums,
     fit_finite,
+    fit_finite_without,
     fit_lite,
     fit_lite_low_rank,
+    fit_lite_without,
     fourier_basis,
     incomplete_cholesky,
     lite_system,
@@ -24,6 +26,7 @@ from stanadapt.numerics.score_matching import (
     objective,
     squared_distances,
     take_in,
+    without_each,
 )
 from stanadapt.numerics.surrogate import FOURIER, GAUSSIAN, RATIONAL_QUADRATIC, Surrogate, surrogate_gradient
 
@@ -248,6 +251,26 @@ def test_gradients_of_a_gaussian_are_learnt() -> None:
         assert ((gradients + new - 0.5) ** 2).mean() < 0.05
 
 
+def test_fits_without_each_part_are_those_to_what_is_left() -> None:
+    """Points of no part are in all of them."""
+    points, basis_of = _points(90), draw_basis(60, D, 1.0, np.random.default_rng(3))
+    parts, new = [np.arange(90) // 20 == k for k in range(4)], _points(50, seed=8)
+    for kernel in (RadialFunction(GAUSSIAN, 9.0), RadialFunction(RATIONAL_QUADRATIC, 9.0)):
+        basis = fourier_basis(kernel, basis_of)
+        ways = (
+            (fit_lite_without(points, parts, kernel, 0.1), lambda some, k=kernel: fit_lite(some, k, 0.1)),
+            (
+                fit_finite_without(points, parts, basis, 0.1),
+                lambda some, basis=basis: fit_finite(take_in(empty_sums(basis, 0.1), some))[1],
+            ),
+        )
+        for fits, fit in ways:
+            for found, part in zip(fits, parts, strict=True):
+                wanted = derivatives(fit(points[~part]).surrogate, new)
+                for one, other in zip(derivatives(found, new), wanted, strict=True):
+                    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
 class TestChoice:
     @staticmethod
     def fit(points: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
@@ -256,27 +279,27 @@ class TestChoice:
     def test_it_is_better_than_where_it_started(self) -> None:
         points, new = _points(120), _points(5_000, seed=8)
         for start in ((0.5, 1e-4), (2.0, 100.0)):
-            chosen = choose(points, self.fit, start)
+            chosen = choose(points, without_each(self.fit), start)
             assert objective(self.fit(points, *chosen), new) < objective(self.fit(points, *start), new) - 0.1
 
     def test_hot_start_needs_fewer_trials(self) -> None:
         points = _points(120)
-        chosen = choose(points, self.fit, (0.5, 1e-4), evaluations=60)
-        again = choose(points, self.fit, chosen, evaluations=8)
+        chosen = choose(points, without_each(self.fit), (0.5, 1e-4), evaluations=60)
+        again = choose(points, without_each(self.fit), chosen, evaluations=8)
         new = _points(5_000, seed=8)
         loss = [objective(self.fit(points, *pair), new) for pair in (chosen, again)]
         assert loss[1] == pytest.approx(loss[0], abs=0.05)
 
     def test_what_is_set_stays(self) -> None:
         points = _points(60)
-        assert choose(points, self.fit, (3.0, 0.1), fixed=(True, True)) == (3.0, 0.1)
-        assert choose(points, self.fit, (3.0, 0.1), fixed=(True, False))[0] == 3.0
-        assert choose(points, self.fit, (3.0, 0.1), fixed=(False, True))[1] == 0.1
+        assert choose(points, without_each(self.fit), (3.0, 0.1), fixed=(True, True)) == (3.0, 0.1)
+        assert choose(points, without_each(self.fit), (3.0, 0.1), fixed=(True, False))[0] == 3.0
+        assert choose(points, without_each(self.fit), (3.0, 0.1), fixed=(False, True))[1] == 0.1
 
     def test_repeated_points_do_not_shrink_the_kernel(self) -> None:
         """A chain stays where it is at times: folds are runs of it, so that repeats are left out together."""
         points = np.repeat(_points(60), 4, axis=0)
-        sigma, _ = choose(points, self.fit, (median_sigma(points), 1e-3))
+        sigma, _ = choose(points, without_each(self.fit), (median_sigma(points), 1e-3))
         assert sigma > median_sigma(points)
 
 
@@ -296,7 +319,7 @@ def test_points_that_nothing_can_be_learnt_from(points: np.ndarray, message: str
         with pytest.raises(ValueError, match=message):
             fit(points, kernel, 1.0)
     with pytest.raises(ValueError, match=message):
-        choose(points, TestChoice.fit, (1.0, 1.0))
+        choose(points, without_each(TestChoice.fit), (1.0, 1.0))
 
 
 def test_singular_systems_are_regularised_and_say_so() -> None:
