@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..model.backends.contract import Writer
 from ..model.posterior import Posterior
 
 _CONTINUOUS, _NORMAL_VECTOR = type(stats.norm()), type(stats.multivariate_normal([0.0]))
+_COMPARED = 5  # draws of a distribution at which two ways to its density are compared
 _ALLOWED = (
     "a Stan program (a path to it, its text, or a Posterior), or a dict of names and frozen distributions "
     "of scipy.stats"
@@ -142,6 +144,7 @@ class _Part(NamedTuple):
     law: Any
     shape: tuple[int, ...]
     columns: slice
+    logpdf: Callable[[Any], Any]
 
     def take(self, theta: np.ndarray) -> Any:
         """The value of this parameter in the flat `theta` (d,)."""
@@ -162,7 +165,7 @@ class ScipyPrior:
         for name, law in distributions.items():
             shape, low, high = _shape_and_support(name, law)
             size = int(np.prod(shape))
-            self.parts.append(_Part(name, law, shape, slice(self.dim, self.dim + size)))
+            self.parts.append(_Part(name, law, shape, slice(self.dim, self.dim + size), _log_density_of(law)))
             self.dim += size
             lower.append(np.broadcast_to(low, shape).ravel(order="F"))
             upper.append(np.broadcast_to(high, shape).ravel(order="F"))
@@ -210,7 +213,7 @@ class ScipyPrior:
         # Rounding can put theta on a bound, where a density may be infinite; and x may be beyond every tail.
         if np.any((theta <= self.lower) | (theta >= self.upper)):
             return -np.inf
-        return log_jacobian + sum(float(np.sum(part.law.logpdf(part.take(theta)))) for part in self.parts)
+        return log_jacobian + sum(float(np.sum(part.logpdf(part.take(theta)))) for part in self.parts)
 
     def values(self, x: np.ndarray) -> dict[str, Any]:
         theta, _ = self._constrain(x)
@@ -248,6 +251,37 @@ def _shape_and_support(name: Any, law: Any) -> tuple[tuple[int, ...], Any, Any]:
     if np.any(np.isnan(lower)) or np.any(np.isnan(upper)):
         raise ArgumentError(f"prior[{name!r}]={_format_law(law)} has parameters that scipy does not allow")
     return np.shape(law.rvs(random_state=np.random.default_rng(0))), lower, upper
+
+
+def _log_density_inside(
+    dist: Any, shapes: Sequence[np.ndarray], loc: np.ndarray, scale: np.ndarray, x: Any
+) -> Any:
+    """The log density of a univariate distribution inside of its support.
+
+    For any point scipy looks at each argument anew, which takes 20 times as long as the formula. That of a
+    distribution is its `_logpdf`, which scipy documents for those who write their own.
+    """
+    return dist._logpdf((x - loc) / scale, *shapes) - np.log(scale)
+
+
+def _log_density_of(law: Any) -> Callable[[Any], Any]:
+    """The fastest way to the log density of a distribution that says what scipy's own does at some draws."""
+    if isinstance(law, _NORMAL_VECTOR):
+        return law.logpdf  # type: ignore[no-any-return]
+    names = law.dist.shapes.split(", ") if law.dist.shapes else []
+    given = {"loc": 0.0, "scale": 1.0}
+    given |= dict(zip([*names, "loc", "scale"], law.args, strict=False)) | law.kwds
+    shapes = [np.asarray(given[name]) for name in names]
+    loc, scale = np.asarray(given["loc"]), np.asarray(given["scale"])
+    fast = functools.partial(_log_density_inside, law.dist, shapes, loc, scale)
+    draws = [law.rvs(random_state=np.random.default_rng(seed)) for seed in range(_COMPARED)]
+    slow: Callable[[Any], Any] = law.logpdf
+    try:
+        with np.errstate(all="ignore"):
+            agrees = all(np.allclose(fast(x), slow(x), rtol=1e-12, atol=1e-12) for x in draws)
+    except Exception:  # a formula may be for arrays alone, and say so in its own way
+        return slow
+    return fast if agrees else slow
 
 
 def _format_law(law: Any) -> str:

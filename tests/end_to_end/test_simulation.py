@@ -172,6 +172,48 @@ def test_densities_of_bounded_priors_have_their_jacobian(name):
         assert prior.log_density(np.array([far])) < -1e5
 
 
+class Shifted(type(stats.norm)):
+    """A distribution whose density is not that of its formula."""
+
+    def logpdf(self, x, *args, **keywords):
+        return super().logpdf(x, *args, **keywords) - 1.0
+
+
+class ForArrays(type(stats.norm)):
+    """A distribution whose formula takes no numbers."""
+
+    def _logpdf(self, x):
+        return super()._logpdf(x) + np.zeros(len(x))
+
+
+@pytest.mark.parametrize(
+    ("law", "is_fast"),
+    [
+        (stats.norm(1.0, scale=2.0), True),
+        (stats.gamma(2, scale=3.0), True),
+        (stats.gamma(a=2, loc=-1.0), True),
+        (stats.beta(2.0, 3.0, 1.0, 4.0), True),
+        (stats.t(df=4), True),
+        (stats.halfcauchy(scale=2.5), True),
+        (stats.truncnorm(-1.0, 2.0, 1.0, 1.0), True),
+        (stats.uniform(-1.0, 3.0), True),
+        (stats.lognorm(0.5, 0.0, np.array([1.0, 2.0])), True),
+        (stats.norm(np.zeros((2, 3)), 1.5), True),
+        (Shifted()(0.0, 1.0), False),
+        (ForArrays()(0.0, 1.0), False),
+        (stats.multivariate_normal([0.0, 1.0], [[2.0, 0.5], [0.5, 1.0]]), False),
+    ],
+    ids=lambda value: value.dist.name if hasattr(value, "dist") else "",
+)
+def test_densities_of_priors_are_scipys(law, is_fast):
+    """Where the formula of a distribution does not say the same, scipy's own function is called."""
+    (part,) = ScipyPrior({"a": law}).parts
+    assert (part.logpdf != law.logpdf) == is_fast
+    for seed in range(20):
+        x = law.rvs(random_state=np.random.default_rng([7, seed]))
+        np.testing.assert_array_equal(part.logpdf(x), law.logpdf(x))
+
+
 def test_priors_of_vectors():
     cov = np.array([[2.0, 0.5], [0.5, 1.0]])
     prior = ScipyPrior(
