@@ -1170,6 +1170,48 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_law.py",
+        "    if not log_scales.any():",
+        "    if True:",
+        unit("test_innovations", "test_the_first_term_has_its_scale_whatever_the_bounds_of_phi"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "reach[k] = max(reach[k], min(_WIDE, _FAR * _MOVE * unit[k] / size))",
+        "pass",
+        unit("test_innovations", "test_the_series_is_known_far_from_a_point_at_which_data_hold_it"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "changing = [np.setdiff1d(heads, scales) for heads, _ in groups]",
+        "changing = [heads for heads, _ in groups]",
+        unit("test_innovations", "test_the_series_is_known_wherever_its_head_is"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "for at in (x, x + _AWAY * ~is_own):",
+        "for at in (x,):",
+        unit("test_innovations", "test_a_field_of_a_short_series_has_its_heads"),
+    ),
+    Mutation(
+        "transport/fields/field_learning.py",
+        "of_heads |= dict.fromkeys(heads.tolist(), np.inf)",
+        "pass",
+        unit("test_innovations", "test_a_field_of_a_short_series_has_its_heads"),
+    ),
+    Mutation(
+        "numerics/score_matching.py",
+        "in_none = points[~np.any(parts, axis=0)]",
+        "in_none = points[:0]",
+        unit("test_score_matching", "test_fits_without_each_part_are_those_to_what_is_left"),
+    ),
+    Mutation(
+        "simulators/priors.py",
+        "return fast if agrees else slow",
+        "return fast",
+        ("end_to_end/test_simulation.py::test_densities_of_priors_are_scipys",),
+    ),
+    Mutation(
+        "transport/fields/innovation_law.py",
         "coefficients[0] += mid[j] * scaled",
         "coefficients[0] += 0.0 * scaled",
         unit("test_common_scale", "test_the_point_in_its_units"),
