@@ -1170,8 +1170,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/innovation_law.py",
-        "    if not log_scales.any():",
-        "    if True:",
+        "    if first.size:",
+        "    if False:",
         unit("test_innovations", "test_the_first_term_has_its_scale_whatever_the_bounds_of_phi"),
     ),
     Mutation(

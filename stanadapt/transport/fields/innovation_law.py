@@ -19,6 +19,7 @@ _CUTOFF = 1e-7
 # tried with each.
 _SPREADS, _SPREAD_STEP = tuple(np.geomspace(0.125, 1.0, 7)), np.log(2.0) / 2.0
 _FEW_PLACES = 8
+_SOME = 50  # entries that tell which features are best
 
 
 def fit_innovations(
@@ -42,8 +43,8 @@ def fit_innovations(
     # A field's order is that of elimination: the last innovation first. Each has entries for those before.
     lags = [(t, lag) for t in range(n - 1, -1, -1) for lag in range(1, min(order, t) + 1)]
     times, steps = np.array(lags).T
-    best, of_s = _best_fits(places, -rho[:, steps - 1, times], log_scales[:, ::-1], heights, unit)
-    none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
+    best, of_rho, of_s = _best_fits(places, -rho[:, steps - 1, times], log_scales[:, ::-1], heights, unit)
+    none, zeros = np.zeros((0, of_rho.basis.shape[1])), np.zeros((1, n))
     by_scales, of_scales = _log_scale_features(heads, best.mid, best.scale, scales[::-1])
     of_scales[0] += of_s.coefficients[0]
     basis_of_s = np.concatenate((of_s.basis, by_scales))
@@ -53,12 +54,12 @@ def fit_innovations(
         best.mid,
         best.scale,
         best.rate,
-        (basis_of_s, none, best.basis),
+        (basis_of_s, none, of_rho.basis),
         np.zeros(n),
         own[::-1].copy(),
         np.append(0, np.cumsum(np.minimum(np.arange(n - 1, -1, -1), order))),
         n - 1 - times + steps,
-        (of_scales, zeros, best.coefficients),
+        (of_scales, zeros, of_rho.coefficients),
     )
 
 
@@ -125,21 +126,27 @@ class _Place(NamedTuple):
     rates: tuple[float, ...]
 
 
+class _Features(NamedTuple):
+    """At a design."""
+
+    mid: np.ndarray  # (m,)
+    scale: np.ndarray  # (m,)
+    rate: np.ndarray  # (m,)
+    values: np.ndarray  # (p, F)
+
+
 class _Fit(NamedTuple):
     """Entries as combinations of features."""
 
-    mid: np.ndarray  # (m,) of the features
-    scale: np.ndarray  # (m,)
-    rate: np.ndarray  # (m,)
     basis: np.ndarray  # (r, F)
     coefficients: np.ndarray  # (r + 1, e)
-    losses: np.ndarray  # (e,) the weighted sum of squared errors of each entry
 
 
 def _best_fits(
     thetas: np.ndarray, entries: np.ndarray, log_scales: np.ndarray, heights: np.ndarray, unit: np.ndarray
-) -> tuple[_Fit, _Fit]:
-    """The best fits to entries (p, e) and log scales (p, n) at the heads (p, m), exact at the first of them.
+) -> tuple[_Features, _Fit, _Fit]:
+    """The features of the best fits, and these: to entries (p, e) and to log scales (p, n) at the heads
+    (p, m), exact at the first of them.
 
     An autocorrelation phi is mostly a logistic function of a head. With a knot at 0 features have it exactly.
     The log scale of the first term, -log(1 - phi) / 2 - log(1 + phi) / 2, has a second knot, where it is
@@ -147,36 +154,42 @@ def _best_fits(
     Precise data hold the first term as closely as all others.
     """
     m, moved = thetas.shape[1], np.ptp(thetas, axis=0) > 0.0
+    weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
     of_entries, of_scales = _features_of(thetas, bounded_features(m)), _features_of(thetas, scale_features(m))
+    some, first = entries[:, :: 1 + entries.shape[1] // _SOME], log_scales[:, log_scales.any(axis=0)]
 
-    def fit_both(place: _Place, spread: float) -> tuple[_Fit, _Fit]:
+    def features(place: _Place, spread: float) -> _Features:
         at, scale = np.array(place.knots), spread * unit
-        mid = np.where(at < KNOTS, (KNOTS - 1 - 2 * at) * scale, thetas[0])
-        features = mid, scale, np.array(place.rates)
-        return (
-            _fit_features(thetas, entries, heights, *features, of_entries),
-            _fit_features(thetas, log_scales, heights, *features, of_scales),
-        )
+        mid, rate = np.where(at < KNOTS, (KNOTS - 1 - 2 * at) * scale, thetas[0]), np.array(place.rates)
+        values = np.empty((len(thetas), n_features(m)))
+        write_features(thetas, mid, scale, rate, values)
+        return _Features(mid, scale, rate, values)
 
     def loss(place: _Place, spread: float) -> float:
-        of_rho, of_s = fit_both(place, spread)
+        values = features(place, spread).values
+        of_rho = _least_squares(values[:, of_entries], some, weights)[1]
+        of_first = _least_squares(values[:, of_scales], first, weights)[1]
         # The first steps of a series may depend on the heads in another way than all others do.
-        return float(np.median(of_rho.losses) + of_s.losses.sum())
+        return float(np.median(of_rho) + of_first.sum())
 
     places = [
         _Place(knots, rates)
         for knots in itertools.product(*([KNOTS, *range(KNOTS)] if moves else [KNOTS] for moves in moved))
         for rates in itertools.product(*(_RATES if moves else _RATES[:1] for moves in moved))
     ]
-    places = sorted(places, key=lambda place: loss(place, 1.0))
-    if not log_scales.any():
-        return fit_both(places[0], 1.0)
-    place, spread = min(itertools.product(places[:_FEW_PLACES], _SPREADS), key=lambda choice: loss(*choice))
-    around = np.log(spread) - _SPREAD_STEP, np.log(spread) + _SPREAD_STEP
-    found = minimize_scalar(
-        lambda log: loss(place, np.exp(log)), bounds=around, method="bounded", options={"xatol": 1e-5}
-    )
-    return fit_both(place, float(np.exp(found.x)))
+    places, spread = sorted(places, key=lambda place: loss(place, 1.0)), 1.0
+    place = places[0]
+    if first.size:
+        spreads = itertools.product(places[:_FEW_PLACES], _SPREADS)
+        place, spread = min(spreads, key=lambda choice: loss(*choice))
+        around = np.log(spread) - _SPREAD_STEP, np.log(spread) + _SPREAD_STEP
+        found = minimize_scalar(
+            lambda log: loss(place, np.exp(log)), bounds=around, method="bounded", options={"xatol": 1e-5}
+        )
+        spread = float(np.exp(found.x))
+    best = features(place, spread)
+    values = best.values
+    return best, _fit(values, entries, weights, of_entries), _fit(values, log_scales, weights, of_scales)
 
 
 def _features_of(thetas: np.ndarray, chosen: np.ndarray) -> np.ndarray:
@@ -188,28 +201,25 @@ def _features_of(thetas: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return np.asarray([feature for feature in chosen if not slopes[feature, stays].any()], np.int64)
 
 
-def _fit_features(
-    thetas: np.ndarray,
-    entries: np.ndarray,
-    heights: np.ndarray,
-    mid: np.ndarray,
-    scale: np.ndarray,
-    rate: np.ndarray,
-    chosen: np.ndarray,
-) -> _Fit:
-    """The fit by least squares, by some of these features."""
-    weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
-    f = n_features(len(mid))
-    values = np.empty((len(thetas), f))
-    write_features(thetas, mid, scale, rate, values)
-    moves, changes = values[1:, chosen] - values[0, chosen], entries[1:] - entries[0]
-    root = np.sqrt(weights[1:, None])
-    found = np.linalg.lstsq(root * moves, root * changes, rcond=_CUTOFF)[0]
-    losses = np.square(root * (moves @ found - changes)).sum(axis=0)
+def _fit(values: np.ndarray, entries: np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> _Fit:
+    """The fit to entries (p, e) by those of the features (p, F) that are `chosen`, with weights (p,)."""
+    found, _ = _least_squares(values[:, chosen], entries, weights)
     left, sizes, right = np.linalg.svd(found, full_matrices=False)
     r = int(np.count_nonzero(sizes > _CUTOFF * max(sizes.max(initial=0.0), 1.0)))
-    basis = np.zeros((r, f))
+    basis = np.zeros((r, values.shape[1]))
     basis[:, chosen] = left[:, :r].T
     coefficients = sizes[:r, None] * right[:r]
     constant = entries[0] - (basis @ values[0]) @ coefficients
-    return _Fit(mid, scale, rate, basis, np.concatenate((constant[None], coefficients)), losses)
+    return _Fit(basis, np.concatenate((constant[None], coefficients)))
+
+
+def _least_squares(
+    values: np.ndarray, entries: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (c, e) of features (p, c) that fit entries (p, e), exactly at the first point, and the
+    weighted sum of squared errors (e,) of each.
+    """
+    root = np.sqrt(weights[1:, None])
+    moves, changes = root * (values[1:] - values[0]), root * (entries[1:] - entries[0])
+    found = np.linalg.lstsq(moves, changes, rcond=_CUTOFF)[0]
+    return found, np.square(moves @ found - changes).sum(axis=0)
