@@ -6,7 +6,6 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..field import KNOTS, OWN_FEATURES, Field, feature_values, n_features, write_features
 from .law_fit import bounded_features, scale_features
@@ -180,6 +179,8 @@ def _best_fits(
     places, spread = sorted(places, key=lambda place: loss(place, 1.0)), 1.0
     place = places[0]
     if first.size:
+        from scipy.optimize import minimize_scalar  # here, since few runs come to it
+
         spreads = itertools.product(places[:_FEW_PLACES], _SPREADS)
         place, spread = min(spreads, key=lambda choice: loss(*choice))
         around = np.log(spread) - _SPREAD_STEP, np.log(spread) + _SPREAD_STEP

@@ -27,6 +27,7 @@ from .several import LEAST_ALONE
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
+_UNSEEN = 1e-3  # a smaller curvature, beside the largest, is of no data
 _TIED = 0.1  # a series has regressions as large as this, by their root mean square
 # Series of one variable: so many terms has each of them at least, and so many of them may be tied by data.
 _SHORTEST, _MOST_TIED = 10, 8
@@ -101,14 +102,15 @@ def _short_series(
 ) -> tuple[list[tuple[np.ndarray, Series]], np.ndarray]:
     """The only series of innovations, with its coordinates, if it is one, and a point (d,) where it is seen.
 
-    If its autocorrelation just is 0 at `x` (d,), its terms have no ties there, and it is seen elsewhere.
+    If its autocorrelation just is small at `x` (d,), it is seen elsewhere.
     """
     is_own = np.bincount(variables)[variables] >= LEAST_ALONE
     own = np.flatnonzero(is_own)
     for at in (x, x + _AWAY * ~is_own):
         if _are_all_tied(density, at, own):
             series = series_at(density, at, own)
-            return ([] if series is None else [(own, series)]), at
+            if series is not None and _has_regressions(series) and _have_data(series):
+                return [(own, series)], at
     return [], x
 
 
@@ -210,10 +212,21 @@ def _each(density: ScaledDensity, x: np.ndarray, members: np.ndarray) -> list[tu
     found: list[tuple[np.ndarray, Series]] = []
     for own in members:
         series = series_at(density, x, own)
-        if series is None or not np.sqrt(np.mean(np.square(series.rho))) > _TIED:
+        if series is None or not _has_regressions(series):
             return []
         found.append((own, series))
     return found
+
+
+def _have_data(series: Series) -> bool:
+    """Whether most terms have data. Of weights whose scales fall fast only the first ones do."""
+    seen = series.curvature > _UNSEEN * series.curvature.max()
+    return bool(np.count_nonzero(seen) > len(seen) // 2)
+
+
+def _has_regressions(series: Series) -> bool:
+    """Whether they are not small. Weights of waves, say, whose data hardly tie them, would be a series."""
+    return bool(np.sqrt(np.mean(np.square(series.rho))) > _TIED)
 
 
 def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series | None:
