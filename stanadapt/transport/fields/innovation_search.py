@@ -28,7 +28,9 @@ PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
 _UNSEEN = 1e-3  # a smaller curvature, beside the largest, is of no data
-_TIED = 0.1  # a series has regressions as large as this, by their root mean square
+# A series has regressions as large as this, by their root mean square; one that is alone has at one of two
+# points.
+_TIED, _TIED_ALONE = 0.1, 0.02
 # Series of one variable: so many terms has each of them at least, and so many of them may be tied by data.
 _SHORTEST, _MOST_TIED = 10, 8
 MOST_CANDIDATES = 80  # coordinates that rho may depend on
@@ -109,7 +111,7 @@ def _short_series(
     for at in (x, x + _AWAY * ~is_own):
         if _are_all_tied(density, at, own):
             series = series_at(density, at, own)
-            if series is not None and _has_regressions(series) and _have_data(series):
+            if series is not None and _has_regressions(series, _TIED_ALONE) and _have_data(series):
                 return [(own, series)], at
     return [], x
 
@@ -224,9 +226,9 @@ def _have_data(series: Series) -> bool:
     return bool(np.count_nonzero(seen) > len(seen) // 2)
 
 
-def _has_regressions(series: Series) -> bool:
+def _has_regressions(series: Series, least: float = _TIED) -> bool:
     """Whether they are not small. Weights of waves, say, whose data hardly tie them, would be a series."""
-    return bool(np.sqrt(np.mean(np.square(series.rho))) > _TIED)
+    return bool(np.sqrt(np.mean(np.square(series.rho))) > least)
 
 
 def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series | None:
