@@ -103,9 +103,9 @@ def learn_field(
     from another point, the series get no fields of their own before the `last` search.
     """
     with np.errstate(all="ignore"):
-        if not np.isfinite(density_in(no_transport())(x, np.zeros(x.size))):
-            return None, 1
         evaluate, effects, coupling = density_in(no_transport()), None, None
+        if not np.isfinite(evaluate(x, np.zeros(x.size))):
+            return None, 1
         is_short = has_short_variable_alone(variables)  # such terms may be tied as effects are
         series, more = find_innovations(evaluate, x, unit, variables) if is_short else (None, 0)
         taken = 1 + more

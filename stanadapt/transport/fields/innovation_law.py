@@ -154,7 +154,7 @@ def _best_fits(
     """
     m, moved = thetas.shape[1], np.ptp(thetas, axis=0) > 0.0
     weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
-    of_entries, of_scales = _features_of(thetas, bounded_features(m)), _features_of(thetas, scale_features(m))
+    of_entries, of_scales = _features_of(moved, bounded_features(m)), _features_of(moved, scale_features(m))
     some, first = entries[:, :: 1 + entries.shape[1] // _SOME], log_scales[:, log_scales.any(axis=0)]
 
     def features(place: _Place, spread: float) -> _Features:
@@ -193,13 +193,12 @@ def _best_fits(
     return best, _fit(values, entries, weights, of_entries), _fit(values, log_scales, weights, of_scales)
 
 
-def _features_of(thetas: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Of the features `chosen` (c,), those that depend on no head that stays at all `thetas` (p, m)."""
-    m = thetas.shape[1]
+def _features_of(moved: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Of the features `chosen` (c,), those that depend on no head but those that are `moved` (m,)."""
+    m = len(moved)
     values, slopes = np.empty(n_features(m)), np.empty((n_features(m), m))
     feature_values(np.full(m, 0.3), np.zeros(m), np.ones(m), np.ones(m), values, slopes)  # any place does
-    stays = np.ptp(thetas, axis=0) == 0.0
-    return np.asarray([feature for feature in chosen if not slopes[feature, stays].any()], np.int64)
+    return np.asarray([feature for feature in chosen if not slopes[feature, ~moved].any()], np.int64)
 
 
 def _fit(values: np.ndarray, entries: np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> _Fit:
