@@ -33,6 +33,7 @@ from stanadapt.numerics.score_matching import (
     fourier_basis,
     median_sigma,
     take_in,
+    without_each,
 )
 from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
 from stanadapt.trace import Trace
@@ -103,7 +104,7 @@ def surrogate(points: np.ndarray, rng: np.random.Generator) -> Surrogate:
 
     pair = SIGMA, REGULARISATION
     if n < 500:
-        pair = choose(points, fitted, pair)
+        pair = choose(points, without_each(fitted), pair)
     return fitted(points, *pair)
 
 
