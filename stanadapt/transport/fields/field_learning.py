@@ -232,7 +232,19 @@ def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> b
     latents of it that know no neck.
     """
     known = np.concatenate([np.flatnonzero(tied.may_be_head), *(one.own for one in tied.series)])
-    return any(len(own) < FEW_NEIGHBOURS for own in factors_of(coupling, variables, LEAST_GROUPS, known))
+    return any(
+        len(own) < FEW_NEIGHBOURS and _share_a_neighbour(coupling, own, known)
+        for own in factors_of(coupling, variables, LEAST_GROUPS, known)
+    )
+
+
+def _share_a_neighbour(coupling: Coupling, own: np.ndarray, known: np.ndarray) -> bool:
+    """Whether all groups of effects `own` (J, K) are tied to one coordinate that is not `known` (k,).
+
+    It may be their scale. Data that are missing in a series share the scale of its errors, which is known.
+    """
+    tied = np.array([coupling.pattern[group].sum(axis=0) for group in own]).reshape(len(own), -1) > 0
+    return bool(np.setdiff1d(np.flatnonzero(tied.all(axis=0)), known).size)
 
 
 def _learn_given_effects(
