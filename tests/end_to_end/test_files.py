@@ -48,6 +48,7 @@ from stanadapt.result import files
 made = result()
 files.write(made, sys.argv[1] + ".whole")
 size = os.path.getsize(sys.argv[1] + ".whole")
+sys.dont_write_bytecode = True  # or modules that are imported later would be cut off for all other processes
 for share in sys.argv[2:]:
     child = os.fork()
     if child:

@@ -134,6 +134,7 @@ import resource, signal, sys
 import stores
 from stanadapt.errors import StoreError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # or modules that are imported later would be cut off for all other processes
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 with stores.short_intervals():
     try:

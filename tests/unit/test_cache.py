@@ -379,10 +379,12 @@ def test_a_process_that_does_not_get_on_is_not_waited_for_long(
         assert kernel_files.take_turn(tmp_path / "one.turn") is None
 
 
-def test_a_full_disk_ends_no_run(tmp_path: Path) -> None:
+def test_a_full_disk_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
 
+    # Without bytecode, which would be cut off, and stay so for all other processes.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     done = run_kernel(tmp_path, preexec_fn=fill)
     assert done.stdout == "0 1\n", done.stderr
     assert done.stderr.count("cannot be kept") == 1
