@@ -56,6 +56,17 @@ model {
   y ~ normal(h[seen], 0.5);
 }
 """
+MISSING = """
+data { int T; int M; array[T - M] int seen; array[M] int unseen; vector[T - M] y_seen; }
+parameters { real log_s; real log_e; vector[T] h; vector[M] y_unseen; }
+model {
+  vector[T] y;
+  y[seen] = y_seen; y[unseen] = y_unseen;
+  log_s ~ std_normal(); log_e ~ std_normal();
+  h[1] ~ normal(0, exp(log_s) / sqrt(1 - 0.9^2)); h[2:T] ~ normal(0.9 * h[1:(T - 1)], exp(log_s));
+  y ~ normal(h, exp(log_e));
+}
+"""
 INNOVATIONS = """
 data { int T; int n; array[n] int seen; vector[n] y; }
 parameters { real log_s; real a; vector[T] z; }
@@ -223,6 +234,36 @@ def test_a_series_with_gaps_is_right(seed: int) -> None:
     assert has_heads(adaptation, 0, 1).any()
     assert (np.atleast_2d(adaptation["field_role"].values)[has_heads(adaptation, 0, 1)] > 0).all()
     for name, law in zip(("log_s", "a"), laws, strict=True):
+        assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
+
+
+@functools.cache
+def with_missing_data() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """An autoregression with noise, of which every fourth datum is missing; quantiles of both log scales."""
+    rng, n = np.random.default_rng(11), 60
+    h = np.linalg.cholesky(autoregression(n, 0.9)) @ rng.normal(size=n) * 0.6
+    unseen = np.arange(2, n, 4)
+    seen = np.delete(np.arange(n), unseen)
+    y = h[seen] + 0.5 * rng.normal(size=len(seen))
+    of_series = autoregression(n, 0.9)[np.ix_(seen, seen)]
+
+    def log_density(u: float, v: float) -> float:
+        covariance = np.exp(2.0 * u) * of_series + np.exp(2.0 * v) * np.eye(len(seen))
+        return -0.5 * (u * u + v * v) + log_normal(y, covariance)
+
+    data = {"T": n, "M": len(unseen), "seen": seen + 1, "unseen": unseen + 1, "y_seen": y}
+    return data, quantiles_of_two(log_density, (-5.0, 2.0), (-5.0, 2.0))
+
+
+@pytest.mark.seeds(1, rate=RATE)
+def test_missing_data_of_a_series_are_latents_of_its_field(seed: int) -> None:
+    """They were taken for effects, beside a field that took them for data."""
+    data, laws = with_missing_data()
+    posterior, adaptation, _ = run(MISSING, data, seed=seed, draws=2_000)
+    found = has_heads(adaptation, 0, 1)
+    assert found.any()
+    assert (np.atleast_2d(adaptation["field_role"].values)[found][:, 2:] > 0).all()
+    for name, law in zip(("log_s", "log_e"), laws, strict=True):
         assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
 
 

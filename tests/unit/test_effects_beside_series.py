@@ -133,6 +133,40 @@ def test_few_effects_are_found(groups: int) -> None:
     assert [names[i] for i in factor.heads] == ["log_b"]
 
 
+MISSING = """
+data { int T; int M; array[T - M] int seen; array[M] int unseen; vector[T - M] y_seen; }
+parameters { real log_s; real log_e; vector[T] h; vector[M] y_unseen; }
+model {
+  vector[T] y;
+  y[seen] = y_seen; y[unseen] = y_unseen;
+  log_s ~ std_normal(); log_e ~ std_normal();
+  h[1] ~ std_normal(); h[2:T] ~ normal(0.9 * h[1:(T - 1)], exp(log_s));
+  y ~ normal(h, exp(log_e));
+}
+"""
+
+
+@pytest.mark.parametrize("missing", [6, 15, 30])
+def test_missing_data_of_a_series_are_no_effects(missing: int) -> None:
+    """Nothing ties them but the scale of the errors. The field of a series that took them for data would be
+    wrong wherever they are elsewhere.
+    """
+    rng, times = np.random.default_rng(4), 60
+    unseen, h = np.sort(rng.choice(times, missing, replace=False)), np.cumsum(0.3 * rng.normal(size=times))
+    seen, y = np.delete(np.arange(times), unseen), h + 0.5 * rng.normal(size=times)
+    data = {"T": times, "M": missing, "seen": seen + 1, "unseen": unseen + 1, "y_seen": y[seen]}
+    density = ProgramDensity(MISSING, {name: np.asarray(value).tolist() for name, value in data.items()})
+    names = list(density.model.unconstrained_names())
+    truth = {"log_s": np.log(0.3), "log_e": np.log(0.5), "h": h, "y_unseen": y[unseen]}
+    x = density.model.unconstrain(truth)
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variable_groups(names))
+    assert learned is not None
+    assert not factors_in(learned.rows)
+    (law,) = fields_of(learned.rows)[0]
+    assert {names[i].partition(".")[0] for i in law.own} == {"h", "y_unseen"}
+    assert {names[i] for i in law.heads} == {"log_s", "log_e"}
+
+
 @pytest.mark.parametrize(("series_centred", "effects_centred"), FORMS)
 def test_both_are_found(series_centred: bool, effects_centred: bool) -> None:
     rows, _, names = learn(series_centred, effects_centred, NORMAL)

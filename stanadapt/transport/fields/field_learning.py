@@ -231,20 +231,23 @@ def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> b
     Their scale has too few neighbours to be wide, and so to be a head of one field for all. They would be
     latents of it that know no neck.
     """
-    known = np.concatenate([np.flatnonzero(tied.may_be_head), *(one.own for one in tied.series)])
+    latents = np.concatenate([one.own for one in tied.series])
+    known = np.union1d(np.flatnonzero(tied.may_be_head), latents)
+    may_be_scale = ~coupling.wide
+    may_be_scale[latents] = False
     return any(
-        len(own) < FEW_NEIGHBOURS and _share_a_neighbour(coupling, own, known)
+        len(own) < FEW_NEIGHBOURS and _share_one(coupling, own, may_be_scale)
         for own in factors_of(coupling, variables, LEAST_GROUPS, known)
     )
 
 
-def _share_a_neighbour(coupling: Coupling, own: np.ndarray, known: np.ndarray) -> bool:
-    """Whether all groups of effects `own` (J, K) are tied to one coordinate that is not `known` (k,).
+def _share_one(coupling: Coupling, own: np.ndarray, others: np.ndarray) -> bool:
+    """Whether most groups of effects `own` (J, K) are tied to one and the same of the `others` (d,).
 
-    It may be their scale. Data that are missing in a series share the scale of its errors, which is known.
+    It may be their scale. Data that are missing in a series share the scale of all errors, which is wide.
     """
-    tied = np.array([coupling.pattern[group].sum(axis=0) for group in own]).reshape(len(own), -1) > 0
-    return bool(np.setdiff1d(np.flatnonzero(tied.all(axis=0)), known).size)
+    tied = np.array([np.asarray(coupling.pattern[group].sum(axis=0)).ravel() > 0 for group in own])
+    return bool(((tied.mean(axis=0) > 0.5) & others).any())
 
 
 def _learn_given_effects(
