@@ -68,9 +68,15 @@ def law(name: str) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     whole = 0.3**2 * of_h + 0.2**2 * of_u + noise**2 * np.eye(n)
     y = np.linalg.cholesky(whole) @ rng.normal(size=n)
 
+    # All that scales change is in the few directions that the series and the others span.
+    span, sizes, _ = np.linalg.svd(of_h + of_u)
+    span = span[:, sizes > 1e-9 * sizes[0]]
+    in_h, in_u, in_y = span.T @ of_h @ span, span.T @ of_u @ span, span.T @ y
+    of_noise = noise**2 * np.eye(len(in_y))
+
     def log_density(v: float, w: float) -> float:
-        root = np.linalg.cholesky(np.exp(2.0 * v) * of_h + np.exp(2.0 * w) * of_u + noise**2 * np.eye(n))
-        left = np.linalg.solve(root, y)
+        root = np.linalg.cholesky(np.exp(2.0 * v) * in_h + np.exp(2.0 * w) * in_u + of_noise)
+        left = np.linalg.solve(root, in_y)
         return float(-np.log(np.diag(root)).sum() - 0.5 * (left @ left + v * v + w * w))
 
     data = {"N": n, "T": TIMES, "S": n_others, "y": y, "t": t + 1, "s": s + 1}
