@@ -1140,7 +1140,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/field_learning.py",
-        " and _share_one(coupling, own, may_be_scale)",
+        " and not _are_data(coupling, own.ravel(), tied)",
         "",
         unit("test_effects_beside_series", "test_missing_data_of_a_series_are_no_effects"),
     ),

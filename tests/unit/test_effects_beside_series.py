@@ -148,8 +148,8 @@ model {
 
 @pytest.mark.parametrize("missing", [6, 15, 30])
 def test_missing_data_of_a_series_are_no_effects(missing: int) -> None:
-    """Nothing ties them but the scale of the errors. The field of a series that took them for data would be
-    wrong wherever they are elsewhere.
+    """Each is tied to its own term alone. The field of a series that took them for data would be wrong
+    wherever they are elsewhere.
     """
     rng, times = np.random.default_rng(4), 60
     unseen, h = np.sort(rng.choice(times, missing, replace=False)), np.cumsum(0.3 * rng.normal(size=times))

@@ -231,23 +231,21 @@ def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> b
     Their scale has too few neighbours to be wide, and so to be a head of one field for all. They would be
     latents of it that know no neck.
     """
-    latents = np.concatenate([one.own for one in tied.series])
-    known = np.union1d(np.flatnonzero(tied.may_be_head), latents)
-    may_be_scale = ~coupling.wide
-    may_be_scale[latents] = False
+    known = np.concatenate([np.flatnonzero(tied.may_be_head), *(one.own for one in tied.series)])
     return any(
-        len(own) < FEW_NEIGHBOURS and _share_one(coupling, own, may_be_scale)
+        len(own) < FEW_NEIGHBOURS and not _are_data(coupling, own.ravel(), tied)
         for own in factors_of(coupling, variables, LEAST_GROUPS, known)
     )
 
 
-def _share_one(coupling: Coupling, own: np.ndarray, others: np.ndarray) -> bool:
-    """Whether most groups of effects `own` (J, K) are tied to one and the same of the `others` (d,).
+def _are_data(coupling: Coupling, own: np.ndarray, tied: Tied) -> bool:
+    """Whether each of `own` (n,) is tied to one term of a series at most, and no two are to the same.
 
-    It may be their scale. Data that are missing in a series share the scale of all errors, which is wide.
+    So are data that are missing in a series, whose errors have the scale of all others. A group of effects
+    has data at several times, or others have some at the same.
     """
-    tied = np.array([np.asarray(coupling.pattern[group].sum(axis=0)).ravel() > 0 for group in own])
-    return bool(((tied.mean(axis=0) > 0.5) & others).any())
+    pairs = [coupling.pattern[own][:, series.own] for series in tied.series]
+    return all(pattern.sum(axis=axis).max() <= 1 for pattern in pairs for axis in (0, 1))
 
 
 def _learn_given_effects(
