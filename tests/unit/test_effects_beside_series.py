@@ -115,14 +115,22 @@ model {
 """
 
 
+# No datum is of both.
+FEW_APART = FEW.replace(
+    "y ~ poisson_log(a + h[t] + b[g]);",
+    "for (n in 1:N) y[n] ~ poisson_log(n % 2 == 0 ? a + h[t[n]] : b[g[n]]);",
+)
+
+
+@pytest.mark.parametrize("program", [FEW, FEW_APART], ids=["together", "apart"])
 @pytest.mark.parametrize("groups", [5, 12])
-def test_few_effects_are_found(groups: int) -> None:
+def test_few_effects_are_found(program: str, groups: int) -> None:
     """Their scale has too few neighbours to be a head of one field for all, which would have a neck there."""
     rng = np.random.default_rng(3)
     t, g = rng.integers(TIMES, size=N), rng.integers(groups, size=N)
     h, b = np.cumsum(np.cumsum(0.05 * rng.normal(size=TIMES))), 0.4 * rng.normal(size=groups)
     data = {"N": N, "T": TIMES, "J": groups, "y": rng.poisson(np.exp(h[t] + b[g])), "t": t + 1, "g": g + 1}
-    density = ProgramDensity(FEW, {name: np.asarray(value).tolist() for name, value in data.items()})
+    density = ProgramDensity(program, {name: np.asarray(value).tolist() for name, value in data.items()})
     names = list(density.model.unconstrained_names())
     truth = {"a": 0.0, "log_h": np.log(0.05), "log_b": np.log(0.4), "h": h, "b": b}
     x = density.model.unconstrain(truth)

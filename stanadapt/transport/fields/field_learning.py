@@ -239,13 +239,18 @@ def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> b
 
 
 def _are_data(coupling: Coupling, own: np.ndarray, tied: Tied) -> bool:
-    """Whether each of `own` (n,) is tied to one term of a series at most, and no two are to the same.
+    """Whether each of `own` (n,) is tied to one term of a series, and no two are to the same.
 
     So are data that are missing in a series, whose errors have the scale of all others. A group of effects
     has data at several times, or others have some at the same.
     """
     pairs = [coupling.pattern[own][:, series.own] for series in tied.series]
-    return all(pattern.sum(axis=axis).max() <= 1 for pattern in pairs for axis in (0, 1))
+    terms = [pattern.sum(axis=1) for pattern in pairs]
+    return (
+        all(one.max() <= 1 for one in terms)
+        and all(pattern.sum(axis=0).max() <= 1 for pattern in pairs)
+        and any(one.min() == 1 for one in terms)
+    )
 
 
 def _learn_given_effects(
