@@ -1145,6 +1145,12 @@ MUTATIONS = [
         unit("test_effects_beside_series", "test_missing_data_of_a_series_are_no_effects"),
     ),
     Mutation(
+        "transport/fields/field_learning.py",
+        "        and any(one.min() == 1 for one in terms)\n",
+        "",
+        unit("test_effects_beside_series", "test_few_effects_are_found"),
+    ),
+    Mutation(
         "transport/fields/effects_search.py",
         "factors_of(coupling, variables, LEAST_GROUPS, np.union1d(latents, heads))",
         "factors_of(coupling, variables, LEAST_EFFECTS, np.union1d(latents, heads))",
