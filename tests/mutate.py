@@ -524,6 +524,18 @@ MUTATIONS = [
         unit("test_head_law", "test_the_root_is_the_head_with_the_longest_tail"),
     ),
     Mutation(
+        "transport/fields/head_law.py",
+        "        left = np.sort(apart)\n",
+        "        left = apart[:0]\n",
+        unit("test_head_law", "test_two_pairs_of_heads_have_a_law_each"),
+    ),
+    Mutation(
+        "transport/fields/head_law.py",
+        "        while len(same) > 1 and",
+        "        while False and",
+        unit("test_head_law", "test_two_pairs_of_heads_have_a_law_each"),
+    ),
+    Mutation(
         "transport/ridge_terms.py",
         "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 + minus_1)",
         "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 - minus_1)",

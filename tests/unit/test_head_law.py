@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from stanadapt.transport import composition
 from stanadapt.transport.fields.design import Design, RidgePoint
-from stanadapt.transport.fields.head_law import learn_head_law
+from stanadapt.transport.fields.head_law import head_rows, learn_head_laws
 from stanadapt.transport.fields.laplace import HeadPosterior
 
 REACHES = np.array([-9.0, -6.0, -4.0, -2.5, 2.5, 4.0])
@@ -44,15 +44,14 @@ def bent(t: float) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def test_a_head_that_narrows_is_as_wide_as_its_law_in_z() -> None:
-    law = learn_head_law(
+    (law,) = learn_head_laws(
         design_of(2, {0: bent, 1: normal(1, 2)}, REACHES), np.array([3, 5]), np.array([2.0, 0.5])
     )
-    assert law is not None
     assert law.others is not None
     assert law.root == 3
     np.testing.assert_array_equal(law.others.own, [5])
     np.testing.assert_array_equal(law.others.heads, [3])
-    rows = np.concatenate(list(law.rows()))
+    rows = np.concatenate(head_rows([law]))
     z, x = np.zeros(6), np.empty(6)
     for t in (-5.0, -3.0, -1.0, 0.0, 1.0, 3.0):
         z[3], z[5] = 2.0 * t, 0.0
@@ -73,8 +72,7 @@ def test_the_root_is_the_head_with_the_longest_tail(longest: int) -> None:
 
         return found
 
-    law = learn_head_law(design_of(2, {0: ridge(0), 1: ridge(1)}, REACHES), np.arange(2), np.ones(2))
-    assert law is not None
+    (law,) = learn_head_laws(design_of(2, {0: ridge(0), 1: ridge(1)}, REACHES), np.arange(2), np.ones(2))
     assert law.root == longest
 
 
@@ -88,9 +86,8 @@ def test_partial_correlations_of_the_others_are_kept() -> None:
     for t in REACHES:
         scale = np.array([1.0, width(t), 1.0])
         design.ridges[0].append(RidgePoint(np.array([t, 0.0, 0.0]), alone * scale, -0.5 * t * t))
-    law = learn_head_law(design, np.arange(3), np.ones(3))
-    assert law is not None
-    rows = np.concatenate(list(law.rows()))
+    (law,) = learn_head_laws(design, np.arange(3), np.ones(3))
+    rows = np.concatenate(head_rows([law]))
     for t in (-3.0, 0.0):
         origin, moved = np.empty(3), np.empty((3, 3))
         composition.into_x(rows, np.array([t, 0.0, 0.0]), origin)
@@ -102,12 +99,35 @@ def test_partial_correlations_of_the_others_are_kept() -> None:
 
 
 def test_heads_that_are_normal_need_no_law() -> None:
-    assert (
-        learn_head_law(design_of(2, {0: normal(0, 2), 1: normal(1, 2)}, REACHES), np.arange(2), np.ones(2))
-        is None
-    )
-    assert learn_head_law(design_of(1, {0: normal(0, 1)}, REACHES[2:]), np.arange(1), np.ones(1)) is None
-    assert learn_head_law(design_of(0, {}, REACHES), np.arange(0), np.ones(0)) is None
+    two = design_of(2, {0: normal(0, 2), 1: normal(1, 2)}, REACHES)
+    assert not learn_head_laws(two, np.arange(2), np.ones(2))
+    assert not learn_head_laws(design_of(1, {0: normal(0, 1)}, REACHES[2:]), np.arange(1), np.ones(1))
+    assert not learn_head_laws(design_of(0, {}, REACHES), np.arange(0), np.ones(0))
+
+
+def test_two_pairs_of_heads_have_a_law_each() -> None:
+    """The scales of two series, say: in the tail of one of them the other pair is as it is elsewhere."""
+
+    def ridge(a: int, reach: float) -> Callable[[float], tuple[np.ndarray, np.ndarray, float]]:
+        def found(t: float) -> tuple[np.ndarray, np.ndarray, float]:
+            (theta, widths), moved = (np.zeros(4), np.ones(4)), bent(t)
+            theta[[a, a + 1]], widths[[a, a + 1]] = reach * moved[0][0], moved[1]
+            theta[a + 1] = moved[0][1]
+            return theta, widths, moved[2]
+
+        return found
+
+    ridges = {0: ridge(0, 1.0), 1: normal(1, 4), 2: ridge(2, 1.5), 3: normal(3, 4)}
+    laws = learn_head_laws(design_of(4, ridges, REACHES), np.arange(4), np.ones(4))
+    assert [law.root for law in laws] == [2, 0]
+    assert [law.others.own.tolist() for law in laws if law.others is not None] == [[3], [1]]
+    rows, x = np.concatenate(head_rows(laws)), np.empty(4)
+    assert composition.is_map(rows, 4)
+    z = np.array([-4.0, 0.3, 1.0, -0.2])
+    composition.into_x(rows, z, x)
+    assert x[1] == pytest.approx(np.tanh(x[0]) + 0.3 * width(x[0]), abs=0.35)
+    assert abs(x[1] - np.tanh(x[2] / 1.5)) > 1.0
+    np.testing.assert_allclose(composition.points_in_z(rows, x[None])[0], z, atol=1e-12)
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])
@@ -119,12 +139,11 @@ def test_a_long_tail_of_the_root_is_bent(side: float) -> None:
 
     reaches = side * np.array([-1.5, -1.0, 1.0, 2.0, 3.5, 5.0, 8.0, 11.0])
     ridge = {0: lambda t: (np.array([t]), np.ones(1), log_density(t))}
-    law = learn_head_law(design_of(1, ridge, reaches), np.array([0]), np.ones(1))
-    assert law is not None
+    (law,) = learn_head_laws(design_of(1, ridge, reaches), np.array([0]), np.ones(1))
     assert law.others is None
     assert law.bend is not None
     assert law.bend.side == side
-    (row,) = law.rows()
+    (row,) = head_rows([law])
     z, x = np.linspace(-12.0, 12.0, 4_000), np.empty(4_000)
     slopes = np.array([composition.into_x(row, z[i : i + 1], x[i : i + 1]) for i in range(4_000)])
     before, after = moments(z, np.exp(log_density(z))), moments(z, np.exp(log_density(x) + slopes))
@@ -148,14 +167,13 @@ def test_widths_stay_as_they_are_beyond_the_end_of_a_short_ridge() -> None:
     def narrowing(t: float) -> tuple[np.ndarray, np.ndarray, float]:
         return np.array([t, 0.0]), np.array([1.0, np.exp(-0.5 * t)]), -0.5 * t * t
 
-    law = learn_head_law(
+    (law,) = learn_head_laws(
         design_of(2, {0: narrowing, 1: normal(1, 2)}, np.array([-4.0, -2.5, 2.5, 4.0])),
         np.arange(2),
         np.ones(2),
     )
-    assert law is not None
     assert law.others is not None
-    rows, x = np.concatenate(list(law.rows())), np.empty(2)
+    rows, x = np.concatenate(head_rows([law])), np.empty(2)
     widths = []
     for t in (2.5, 4.0, 10.0):
         composition.into_x(rows, np.array([t, 1.0]), x)

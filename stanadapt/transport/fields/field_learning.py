@@ -18,7 +18,7 @@ from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .effects_search import factors_of
 from .filling import fill_design
-from .head_law import HeadLaw, learn_head_law
+from .head_law import HeadLaw, head_rows, learn_head_laws
 from .heads import (
     DELTA,
     FAINT_HEAD,
@@ -376,10 +376,8 @@ def _learn(
     if precision.dense and not changes(design.points()[1]):
         return None
     field = learn_law(design)
-    of_heads = learn_head_law(design, heads, density.unit[heads]) if alone else None
-    rows = field_rows(field, density.gradients)
-    if of_heads is not None:
-        rows = np.concatenate((rows, *of_heads.rows()))
+    of_heads = learn_head_laws(design, heads, density.unit[heads]) if alone else []
+    rows = np.concatenate((field_rows(field, density.gradients), *head_rows(of_heads)))
     if not np.all(np.isfinite(rows)):
         return None
     return Learned(rows, *_metric(design, of_heads))
@@ -527,17 +525,18 @@ def learn_walk() -> np.ndarray:
     return found.rows
 
 
-def _metric(design: Design, of_heads: HeadLaw | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _metric(design: Design, of_heads: Sequence[HeadLaw]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     precision, place, unit = design.precision, design.place, design.precision.density.unit
     d, heads = unit.size, precision.heads
     scale = np.ones(d)
     root = place.root * unit[heads][:, None]
     scale[heads] = np.sqrt(np.square(root).sum(axis=1))
     directions, variances = [], []
-    if of_heads is not None:
-        scale[heads] = 1.0
-        scale[of_heads.root] = of_heads.spread
-    elif len(heads) > 1:
+    for law in of_heads:
+        scale[law.root] = law.spread
+        if law.others is not None:
+            scale[law.others.own] = 1.0
+    if not of_heads and len(heads) > 1:
         within = root @ root.T / np.outer(scale[heads], scale[heads])
         values, vectors = np.linalg.eigh(within)
         for value, vector in zip(values, vectors.T, strict=True):

@@ -4,7 +4,9 @@ Where the scale of the noise is small, a series itself tells its own scale, and 
 elsewhere. So in the tail of one head the others may be several times as narrow as in the middle, or
 elsewhere than on a straight line, and a metric, which is the same everywhere, is too wide there. The ridges
 of the design (design.py) tell where the other heads are, given one of them, and how far they vary. Where
-that changes, they become the latents of a second field, whose only head is the root.
+that changes, they become the latents of a second field, whose only head is the root. Heads that stay as they
+are along the ridge of the root, but change along that of one of them, have a law with this one as its root:
+so do the scales of two series that have nothing in common.
 
 The ridge of the root tells its own law, too: the density on the ridge times the widths of the others. It may
 have a long tail, or a shoulder, that a chain has not seen yet and comes to once in a thousand draws. A bend
@@ -13,7 +15,7 @@ have a long tail, or a shoulder, that a chain has not seen yet and comes to once
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +23,7 @@ from scipy.special import ndtr
 
 from ..bend import Bend, bend_rows, left_by_bends
 from ..field import Field
-from ..field_table import field_rows
+from ..field_table import field_rows, in_one_chain
 from ..shape import hermite
 from .design import Design, RidgePoint
 from .law_fit import Regressions, fit_regressions
@@ -45,35 +47,42 @@ _BETTER = 0.5  # and if a bend leaves at most this share of it
 
 
 class HeadLaw(NamedTuple):
-    """The law of the heads, which may have either part."""
+    """The law of some heads, which may have either part."""
 
     root: int  # its coordinate
-    others: Field | None  # of all heads but the root, given the root
+    others: Field | None  # of all these heads but the root, given the root
     bend: Bend | None  # of the root
     spread: float  # the standard deviation of the root in the coordinate that the bend gives
 
-    def rows(self) -> Iterator[np.ndarray]:
-        """The rows of a map that follow those of the field of the latents."""
-        if self.others is not None:
-            yield field_rows(self.others, 0)
-        if self.bend is not None:
-            yield bend_rows([self.bend], apart=True)
+
+def head_rows(laws: Sequence[HeadLaw]) -> list[np.ndarray]:
+    """The rows of a map that follow those of the field of the latents."""
+    fields = [field_rows(law.others, 0) for law in laws if law.others is not None]
+    bends = [law.bend for law in laws if law.bend is not None]
+    return in_one_chain(fields) + ([bend_rows(bends, apart=True)] if bends else [])
 
 
-def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadLaw | None:
-    """The law of the `heads` (m,), where one metric does not fit them; `unit` (m,) are their units."""
-    ridges = [[design.middle(), *ridge] for ridge in design.ridges]
-    root = _choose_root(ridges, design.place.root)
-    if root is None:
-        return None
-    points, others, cov = ridges[root], np.delete(np.arange(len(heads)), root), design.place.covariance()
+def learn_head_laws(design: Design, heads: np.ndarray, unit: np.ndarray) -> list[HeadLaw]:
+    """The laws of the `heads` (m,), where one metric does not fit them; `unit` (m,) are their units."""
+    groups = _groups([[design.middle(), *ridge] for ridge in design.ridges], design.place.root)
+    laws = [_law_of(design, root, np.sort(others), heads, unit) for root, others in groups]
+    return [law for law in laws if law is not None]
+
+
+def _law_of(
+    design: Design, root: int, others: np.ndarray, heads: np.ndarray, unit: np.ndarray
+) -> HeadLaw | None:
+    """The law of the heads number `root` and `others` (n,), if it can be fitted."""
+    points, group = [design.middle(), *design.ridges[root]], np.sort(np.append(others, root))
     at = np.array([point.theta[root] for point in points]) * unit[root]
     if len(set(at)) < len(at) or not np.isfinite([point.height for point in points]).all():
         return None
+    cov = design.place.covariance()
     spread = float(np.sqrt(cov[root, root]) * unit[root])
     of_others = None
     if len(others):
-        precision = np.linalg.inv(cov)[np.ix_(others, others)]
+        own = np.searchsorted(group, others)
+        precision = np.linalg.inv(cov[np.ix_(group, group)])[np.ix_(own, own)]
         data = _regressions(_between(points, root, spread / unit[root]), precision, root, others, unit)
         of_others = fit_regressions(data, heads[[root]], heads[others], np.array([spread]))
     widths = np.array([point.widths for point in points])[:, others]
@@ -84,25 +93,39 @@ def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadL
     return HeadLaw(int(heads[root]), of_others, *(bent or (None, spread)))
 
 
-def _choose_root(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> int | None:
-    """The head with the longest tail among those along whose ridges the others change; None if there is none.
-
-    `root_of_cov` (m, m) is C, where C C^T is the covariance of the heads.
+def _groups(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """The roots, each with the other heads (n,) of its law; `root_of_cov` (m, m) is C, where C C^T is the
+    covariance of the heads.
     """
+    found, left = [], np.arange(len(ridges))
+    while (root := _choose_root(ridges, root_of_cov, left)) is not None:
+        others, apart = np.setdiff1d(left, root), np.zeros(0, np.int64)
+        same = np.array([a for a in others if not _varies(ridges[root], root, np.array([a]))], np.int64)
+        while len(same) > 1 and (second := _choose_root(ridges, root_of_cov, same)) is not None:
+            moved = [a for a in same if a != second and _varies(ridges[second], second, np.array([a]))]
+            apart = np.concatenate((apart, [second], moved)).astype(np.int64)
+            same = np.setdiff1d(same, apart)
+        found.append((root, np.setdiff1d(others, apart)))
+        left = np.sort(apart)
+    return found
+
+
+def _choose_root(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray, among: np.ndarray) -> int | None:
+    """The head with the longest tail of those `among` (k,) along whose ridges others of these change, or None."""
     best, longest = None, 0.0
-    for a, points in enumerate(ridges):
+    for a in among:
+        points, others = ridges[a], np.setdiff1d(among, a)
         at = np.array([point.theta[a] for point in points])
         reach = float(np.abs(at - at[0]).max() / np.linalg.norm(root_of_cov[a]))
-        if len(points) > _FEWEST and reach > longest and (len(ridges) == 1 or _varies(points, a)):
-            best, longest = a, reach
+        if len(points) > _FEWEST and reach > longest and (len(ridges) == 1 or _varies(points, a, others)):
+            best, longest = int(a), reach
     return best
 
 
-def _varies(points: list[RidgePoint], root: int) -> bool:
-    """Whether widths of the others change along a ridge, or their locations leave a straight line."""
+def _varies(points: list[RidgePoint], root: int, others: np.ndarray) -> bool:
+    """Whether widths of the `others` (n,) change along a ridge, or their locations leave a straight line."""
     near = [point for point in points if point.height > -LOWEST]
     thetas, widths = np.array([point.theta for point in near]), np.array([point.widths for point in near])
-    others = np.delete(np.arange(thetas.shape[1]), root)
     changes = np.abs(np.log(widths / widths[0]))[:, others]
     if changes.max() > np.log(_WIDTHS):
         return True
