@@ -111,7 +111,7 @@ def _groups(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> list[tup
 
 
 def _choose_root(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray, among: np.ndarray) -> int | None:
-    """Of those `among` (k,) along whose ridges others of these change, the head with the longest tail, if any."""
+    """The head with the longest tail of those `among` (k,) along whose ridges others of these change."""
     best, longest = None, 0.0
     for a in among:
         points, others = ridges[a], np.setdiff1d(among, a)
