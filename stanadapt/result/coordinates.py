@@ -114,12 +114,12 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     if told:
         return [f"{'; '.join(told)}; {field}, whose laws depend on {_list(heads)}"]
     depends = f" whose law depends on {join_names(heads)}" if heads else ""
-    root = learnt.get("field_root", np.full(len(names), -1))
-    given = [int(i) for i in np.flatnonzero(root >= 0)]
-    of_heads = (
-        f" ({join_names([names[i] for i in given])} given {names[int(root[given[0]])]})" if given else ""
-    )
-    return [f"{field}{depends}{of_heads}"]
+    given: dict[str, list[str]] = {}
+    for name, root in zip(names, learnt.get("field_root", np.full(len(names), -1)).tolist(), strict=True):
+        if root >= 0:
+            given.setdefault(names[root], []).append(name)
+    laws = "; ".join(f"{join_names(own)} given {root}" for root, own in given.items())
+    return [f"{field}{depends}{f' ({laws})' if laws else ''}"]
 
 
 def _effects(effects: np.ndarray, entries: np.ndarray, names: Sequence[str]) -> list[str]:

@@ -79,6 +79,11 @@ def test_heads_whose_law_depends_on_one_of_them_are_told() -> None:
     root = np.array([-1, -1, -1, -1, -1, -1, 7, -1])
     text = coordinates_text([field([1, 1, 1, 0, 0, 0, 2, 2]) | {"field_root": root}], NAMES)
     assert text == "a latent field of 3 theta whose law depends on mu and tau (mu given tau)"
+    root = np.array([-1, -1, -1, -1, 3, -1, -1, 6])
+    text = coordinates_text([field([1, 1, 1, 2, 2, 0, 2, 2]) | {"field_root": root}], NAMES)
+    heads = "lambda.1, lambda.2, mu and tau"
+    laws = "lambda.2 given lambda.1; tau given mu"
+    assert text == f"a latent field of 3 theta whose law depends on {heads} ({laws})"
 
 
 def test_effects_are_told_with_their_scales_and_correlations() -> None:
