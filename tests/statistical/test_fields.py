@@ -68,6 +68,17 @@ model {
   y ~ normal(h, exp(log_e));
 }
 """
+TWO_SERIES = """
+data { int T; matrix[T, 2] y; }
+parameters { matrix[T, 2] h; vector[2] log_s; vector[2] log_e; }
+model {
+  log_s ~ std_normal(); log_e ~ std_normal();
+  for (k in 1:2) {
+    h[1, k] ~ normal(0, 2); h[2:T, k] ~ normal(h[1:(T - 1), k], exp(log_s[k]));
+    y[, k] ~ normal(h[, k], exp(log_e[k]));
+  }
+}
+"""
 INNOVATIONS = """
 data { int T; int n; array[n] int seen; vector[n] y; }
 parameters { real log_s; real a; vector[T] z; }
@@ -266,6 +277,35 @@ def test_missing_data_of_a_series_are_latents_of_its_field(seed: int) -> None:
     assert (np.atleast_2d(adaptation["field_role"].values)[found][:, 2:] > 0).all()
     for name, law in zip(("log_s", "log_e"), laws, strict=True):
         assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
+
+
+@functools.cache
+def two_series() -> tuple[dict[str, Any], list[tuple[np.ndarray, np.ndarray]]]:
+    """Two walks of 40 terms with noise; quantiles of both log scales of each."""
+    rng, n = np.random.default_rng(12), 40
+    walk = np.minimum.outer(np.arange(n), np.arange(n)).astype(float)
+    y = np.cumsum(rng.normal(size=(n, 2)) * [0.5, 0.3], axis=0) + rng.normal(size=(n, 2)) * [0.3, 0.5]
+
+    def law(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def log_density(u: float, v: float) -> float:
+            covariance = 4.0 + np.exp(2.0 * u) * walk + np.exp(2.0 * v) * np.eye(n)
+            return -0.5 * (u * u + v * v) + log_normal(values, covariance)
+
+        return quantiles_of_two(log_density, (-5.0, 2.0), (-5.0, 2.0))
+
+    return {"T": n, "y": y}, [law(values) for values in y.T]
+
+
+@pytest.mark.seeds(1, rate=RATE)
+def test_each_of_two_series_has_the_law_of_its_scales(seed: int) -> None:
+    """Four heads of one field, and each pair has a tail of its own: only one of them had a law."""
+    data, laws = two_series()
+    posterior, adaptation, findings = run(TWO_SERIES, data, seed=seed, draws=2_000)
+    roots = np.atleast_2d(adaptation["field_root"].values)
+    assert max(len(np.unique(row[row >= 0])) for row in roots) == 2
+    for k, of_series in enumerate(laws):
+        for name, law in zip(("log_s", "log_e"), of_series, strict=True):
+            assert largest_error(posterior[name].values[..., k], law, findings) < LIMIT
 
 
 @pytest.mark.seeds(1, 2, rate=RATE)
