@@ -54,10 +54,10 @@ may be those of several fields. Their rows follow each other, and all headers bu
 column MORE. The functions here that take a table go through all fields at its beginning.
 
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
-whose only head is the root (fields/head_law.py). Its rows follow those of all fields of latents. The root
-itself may have a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to
-the field, and is not learned from draws. The heads beside the root may be moved by other laws before the
-second field.
+whose only head is the root (fields/head_law.py). Its rows follow those of all fields of latents. Heads that
+have nothing to do with each other may have several such laws, each with its own root. A root itself may have
+a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
+not learned from draws. The heads beside a root may be moved by other laws before the second field.
 
 field_table.py writes and reads these rows, and fields/ learns a field.
 """
