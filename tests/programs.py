@@ -24,6 +24,19 @@ model {
 }
 """
 
+# An autoregression with noise, some of whose data are missing.
+MISSING = """
+data { int T; int M; array[T - M] int seen; array[M] int unseen; vector[T - M] y_seen; }
+parameters { real log_s; real log_e; vector[T] h; vector[M] y_unseen; }
+model {
+  vector[T] y;
+  y[seen] = y_seen; y[unseen] = y_unseen;
+  log_s ~ std_normal(); log_e ~ std_normal();
+  h[1] ~ normal(0, exp(log_s) / sqrt(1 - 0.9^2)); h[2:T] ~ normal(0.9 * h[1:(T - 1)], exp(log_s));
+  y ~ normal(h, exp(log_e));
+}
+"""
+
 # The example of CmdStan's User's Guide, with its data.
 BERNOULLI = """
 data { int<lower=0> N; array[N] int<lower=0, upper=1> y; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from stanadapt.diagnostics.convergence import effective_size
 
@@ -30,6 +31,13 @@ def quantiles_of_two(
         if points:
             grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
     return quantiles(grids[0], marginals[0]), quantiles(grids[1], marginals[1])
+
+
+def log_normal(y: np.ndarray, covariance: np.ndarray) -> float:
+    """The log density of a normal vector (n,) with mean 0, up to a constant."""
+    root = np.linalg.cholesky(covariance)
+    z = solve_triangular(root, y, lower=True, check_finite=False)
+    return float(-np.log(np.diag(root)).sum() - 0.5 * z @ z)
 
 
 def finer(grid: np.ndarray, density: np.ndarray, points: int) -> np.ndarray:

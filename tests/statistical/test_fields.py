@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.linalg import solve_triangular
 
 import stanadapt
 from densities import in_maps
 from fits import run
 from frozen import move_exact_draws
-from programs import WALK
-from shares import PROBABILITIES, errors, largest_error, quantiles, quantiles_of_two
+from programs import MISSING, WALK
+from shares import PROBABILITIES, errors, largest_error, log_normal, quantiles, quantiles_of_two
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 from stanadapt.transport.field_table import field_of, split
@@ -55,17 +54,6 @@ model {
   log_s ~ std_normal(); a ~ normal(1, 0.7);
   h[1] ~ normal(0, exp(log_s) / sqrt(1 - phi^2)); h[2:T] ~ normal(phi * h[1:T-1], exp(log_s));
   y ~ normal(h[seen], 0.5);
-}
-"""
-MISSING = """
-data { int T; int M; array[T - M] int seen; array[M] int unseen; vector[T - M] y_seen; }
-parameters { real log_s; real log_e; vector[T] h; vector[M] y_unseen; }
-model {
-  vector[T] y;
-  y[seen] = y_seen; y[unseen] = y_unseen;
-  log_s ~ std_normal(); log_e ~ std_normal();
-  h[1] ~ normal(0, exp(log_s) / sqrt(1 - 0.9^2)); h[2:T] ~ normal(0.9 * h[1:(T - 1)], exp(log_s));
-  y ~ normal(h, exp(log_e));
 }
 """
 TWO_SERIES = """
@@ -144,12 +132,6 @@ model {
   l[2:T] ~ normal(l[1:T-1] + b[1:T-1], s_l); b[2:T] ~ normal(b[1:T-1], 0.05); y ~ normal(l, s_y);
 }
 """
-
-
-def log_normal(y: np.ndarray, covariance: np.ndarray) -> float:
-    root = np.linalg.cholesky(covariance)
-    z = solve_triangular(root, y, lower=True, check_finite=False)
-    return float(-np.log(np.diag(root)).sum() - 0.5 * z @ z)
 
 
 def autoregression(n: int, phi: float) -> np.ndarray:

@@ -12,6 +12,7 @@ from test_weights import D
 from test_weights import some_law as some_weights
 
 from densities import check_map, in_maps
+from programs import MISSING
 from stanadapt.numerics.field_search import without_poor_field
 from stanadapt.run.warmup import variable_groups
 from stanadapt.transport import composition
@@ -139,19 +140,6 @@ def test_few_effects_are_found(program: str, groups: int) -> None:
     (factor,) = factors_in(learned.rows)
     assert [names[i] for i in factor.own.ravel()] == [f"b.{j + 1}" for j in range(groups)]
     assert [names[i] for i in factor.heads] == ["log_b"]
-
-
-MISSING = """
-data { int T; int M; array[T - M] int seen; array[M] int unseen; vector[T - M] y_seen; }
-parameters { real log_s; real log_e; vector[T] h; vector[M] y_unseen; }
-model {
-  vector[T] y;
-  y[seen] = y_seen; y[unseen] = y_unseen;
-  log_s ~ std_normal(); log_e ~ std_normal();
-  h[1] ~ std_normal(); h[2:T] ~ normal(0.9 * h[1:(T - 1)], exp(log_s));
-  y ~ normal(h, exp(log_e));
-}
-"""
 
 
 @pytest.mark.parametrize("missing", [6, 15, 30])

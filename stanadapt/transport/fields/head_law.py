@@ -64,24 +64,34 @@ def head_rows(laws: Sequence[HeadLaw]) -> list[np.ndarray]:
 
 def learn_head_laws(design: Design, heads: np.ndarray, unit: np.ndarray) -> list[HeadLaw]:
     """The laws of the `heads` (m,), where one metric does not fit them; `unit` (m,) are their units."""
-    groups = _groups([[design.middle(), *ridge] for ridge in design.ridges], design.place.root)
-    laws = [_law_of(design, root, np.sort(others), heads, unit) for root, others in groups]
+    ridges, place = [[design.middle(), *ridge] for ridge in design.ridges], design.place
+    cov = place.covariance()
+    laws = [
+        _law_of(ridges[root], root, others, cov, heads, unit) for root, others in _groups(ridges, place.root)
+    ]
     return [law for law in laws if law is not None]
 
 
 def _law_of(
-    design: Design, root: int, others: np.ndarray, heads: np.ndarray, unit: np.ndarray
+    points: list[RidgePoint],
+    root: int,
+    others: np.ndarray,
+    cov: np.ndarray,
+    heads: np.ndarray,
+    unit: np.ndarray,
 ) -> HeadLaw | None:
-    """The law of the heads number `root` and `others` (n,), if it can be fitted."""
-    points, group = [design.middle(), *design.ridges[root]], np.sort(np.append(others, root))
+    """The law of the heads number `root` and `others` (n,), from the ridge of the root, if it can be fitted.
+
+    `cov` (m, m) is the covariance of all heads.
+    """
     at = np.array([point.theta[root] for point in points]) * unit[root]
     if len(set(at)) < len(at) or not np.isfinite([point.height for point in points]).all():
         return None
-    cov = design.place.covariance()
     spread = float(np.sqrt(cov[root, root]) * unit[root])
     of_others = None
     if len(others):
-        own = np.searchsorted(group, others)
+        group = np.sort(np.append(others, root))
+        own = group != root
         precision = np.linalg.inv(cov[np.ix_(group, group)])[np.ix_(own, own)]
         data = _regressions(_between(points, root, spread / unit[root]), precision, root, others, unit)
         of_others = fit_regressions(data, heads[[root]], heads[others], np.array([spread]))
@@ -97,44 +107,43 @@ def _groups(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> list[tup
     """The roots, each with the other heads (n,) of its law; `root_of_cov` (m, m) is C, where C C^T is the
     covariance of the heads.
     """
-    found, left = [], np.arange(len(ridges))
-    while (root := _choose_root(ridges, root_of_cov, left)) is not None:
-        others, apart = np.setdiff1d(left, root), np.zeros(0, np.int64)
-        same = np.array([a for a in others if not _varies(ridges[root], root, np.array([a]))], np.int64)
-        while len(same) > 1 and (second := _choose_root(ridges, root_of_cov, same)) is not None:
-            moved = [a for a in same if a != second and _varies(ridges[second], second, np.array([a]))]
-            apart = np.concatenate((apart, [second], moved)).astype(np.int64)
-            same = np.setdiff1d(same, apart)
-        found.append((root, np.setdiff1d(others, apart)))
-        left = np.sort(apart)
-    return found
+    root = _choose_root(ridges, root_of_cov, np.arange(len(ridges)))
+    if root is None:
+        return []
+    others, found = np.delete(np.arange(len(ridges)), root), []
+    same = np.setdiff1d(others, _changing(ridges[root], root, others))
+    while (second := _choose_root(ridges, root_of_cov, same)) is not None:
+        changing = _changing(ridges[second], second, np.setdiff1d(same, second))
+        found.append((second, changing))
+        same, others = (np.setdiff1d(one, [second, *changing]) for one in (same, others))
+    return [(root, others), *found]
 
 
 def _choose_root(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray, among: np.ndarray) -> int | None:
     """The head with the longest tail of those `among` (k,) along whose ridges others of these change."""
-    best, longest = None, 0.0
+    best, longest, alone = None, 0.0, len(ridges) == 1
     for a in among:
         points, others = ridges[a], np.setdiff1d(among, a)
         at = np.array([point.theta[a] for point in points])
         reach = float(np.abs(at - at[0]).max() / np.linalg.norm(root_of_cov[a]))
-        if len(points) > _FEWEST and reach > longest and (len(ridges) == 1 or _varies(points, a, others)):
+        if len(points) > _FEWEST and reach > longest and (alone or len(_changing(points, a, others))):
             best, longest = int(a), reach
     return best
 
 
-def _varies(points: list[RidgePoint], root: int, others: np.ndarray) -> bool:
-    """Whether widths of the `others` (n,) change along a ridge, or their locations leave a straight line."""
+def _changing(points: list[RidgePoint], root: int, others: np.ndarray) -> np.ndarray:
+    """Those of the `others` (n,) whose widths change along a ridge, or that leave a straight line there."""
     near = [point for point in points if point.height > -LOWEST]
     thetas, widths = np.array([point.theta for point in near]), np.array([point.widths for point in near])
-    changes = np.abs(np.log(widths / widths[0]))[:, others]
-    if changes.max() > np.log(_WIDTHS):
-        return True
     at = np.column_stack((np.ones(len(near)), thetas[:, root]))
-    for b in others:
-        line = np.linalg.lstsq(at / widths[:, b, None], thetas[:, b] / widths[:, b], rcond=None)[0]
-        if np.abs((thetas[:, b] - at @ line) / widths[:, b]).max() > _BENT:
+
+    def changes(b: int) -> bool:
+        if np.abs(np.log(widths[:, b] / widths[0, b])).max() > np.log(_WIDTHS):
             return True
-    return False
+        line = np.linalg.lstsq(at / widths[:, b, None], thetas[:, b] / widths[:, b], rcond=None)[0]
+        return bool(np.abs((thetas[:, b] - at @ line) / widths[:, b]).max() > _BENT)
+
+    return np.array([b for b in others if changes(b)], np.int64)
 
 
 def _between(points: list[RidgePoint], root: int, spread: float) -> list[RidgePoint]:
