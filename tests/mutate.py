@@ -519,6 +519,12 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/head_law.py",
+        "(reach > least or len(",
+        "(len(ridges) == 1 or len(",
+        unit("test_head_law", "test_a_head_with_a_long_tail_is_a_root_though_no_other_changes_with_it"),
+    ),
+    Mutation(
+        "transport/fields/head_law.py",
         "and reach > longest and",
         "and reach > 0.0 and",
         unit("test_head_law", "test_the_root_is_the_head_with_the_longest_tail"),

@@ -547,16 +547,16 @@ def test_a_law_is_right_where_several_heads_have_necks() -> None:
     field = field_of(learned.rows)
     np.testing.assert_array_equal(field.heads, [0, 1, 2])
     assert gradients < 12_000
-    rng, theta = np.random.default_rng(1), field.mid.copy()
+    rng, theta, spreads_of_heads = np.random.default_rng(1), field.mid.copy(), np.array([0.33, 1.0, 1.0])
     top, here = trend.marginal(theta), trend.marginal(theta)
     seen = []
     for _ in range(4_000):
-        there = theta + rng.normal(size=3) * rng.choice([0.3, 1.0, 3.0]) * learned.scale[:3]
+        there = theta + rng.normal(size=3) * rng.choice([0.3, 1.0, 3.0]) * spreads_of_heads
         height = trend.marginal(there)
         if height > top - 6.0 and np.log(rng.uniform()) < 0.5 * (height - here):
             theta, here = there, height
             seen.append(theta)
-    necks = [theta for theta in seen if np.any((theta < field.mid - 2.5 * learned.scale[:3])[:2])]
+    necks = [theta for theta in seen if np.any((theta < field.mid - 2.5 * spreads_of_heads)[:2])]
     lowest = np.min(necks, axis=0)
     assert lowest[0] < field.mid[0] - 3.0
     assert lowest[1] < field.mid[1] - 3.0

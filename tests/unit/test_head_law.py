@@ -76,6 +76,26 @@ def test_the_root_is_the_head_with_the_longest_tail(longest: int) -> None:
     assert law.root == longest
 
 
+def test_a_head_with_a_long_tail_is_a_root_though_no_other_changes_with_it() -> None:
+    """The log of a scale that may be 0, say. The other tail is shorter, and this head changes along it."""
+
+    def scale(t: float) -> tuple[np.ndarray, np.ndarray, float]:
+        return np.array([t, 0.0]), np.ones(2), min(t, 0.0) - max(t, 0.0) ** 2
+
+    def other(t: float) -> tuple[np.ndarray, np.ndarray, float]:
+        theta, widths, height = bent(t)
+        return theta[::-1], widths[::-1], height
+
+    ridges = {0: scale, 1: other}
+    design = design_of(2, ridges, REACHES)
+    design.ridges[0] += [RidgePoint(*scale(t)) for t in (-20.0, -14.0)]
+    (law,) = learn_head_laws(design, np.arange(2), np.ones(2))
+    assert law.root == 0
+    assert law.bend is not None
+    (short,) = learn_head_laws(design_of(2, ridges, REACHES[2:]), np.arange(2), np.ones(2))
+    assert short.root == 1
+
+
 def test_partial_correlations_of_the_others_are_kept() -> None:
     """Three heads: given the root, the two others have the correlation that they have in the middle."""
     cov = np.eye(3)

@@ -32,6 +32,9 @@ LOWEST = 7.0  # the log density of the heads down to which their law counts, bes
 _WIDTHS = 1.5  # a width changes if it does by this factor,
 _BENT = 1.0  # and a location leaves its line if it does by so many widths
 _FEWEST = 4  # points of a ridge, beside the middle
+# A head with a tail of so many standard deviations has a law as a root, though no other head changes with it:
+# the density of a normal law is e^-40 there.
+_LONG = 9.0
 _CURVE = 60  # points of a curve through a ridge,
 _BEYOND, _FLAT = 10.0, 6  # and how far it goes on beyond a short ridge, in spreads of the root; points there
 _GRID, _FAR = 60, 4.0  # points of the root's law, and how far they reach, as a normal law does
@@ -120,13 +123,13 @@ def _groups(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> list[tup
 
 
 def _choose_root(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray, among: np.ndarray) -> int | None:
-    """The head with the longest tail of those `among` (k,) along whose ridges others of these change."""
-    best, longest, alone = None, 0.0, len(ridges) == 1
+    """The head of those `among` (k,) with the longest tail, if this is long or others change along it."""
+    best, longest, least = None, 0.0, 0.0 if len(ridges) == 1 else _LONG
     for a in among:
         points, others = ridges[a], np.setdiff1d(among, a)
         at = np.array([point.theta[a] for point in points])
         reach = float(np.abs(at - at[0]).max() / np.linalg.norm(root_of_cov[a]))
-        if len(points) > _FEWEST and reach > longest and (alone or len(_changing(points, a, others))):
+        if len(points) > _FEWEST and reach > longest and (reach > least or len(_changing(points, a, others))):
             best, longest = int(a), reach
     return best
 
