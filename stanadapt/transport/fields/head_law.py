@@ -4,9 +4,10 @@ Where the scale of the noise is small, a series itself tells its own scale, and 
 elsewhere. So in the tail of one head the others may be several times as narrow as in the middle, or
 elsewhere than on a straight line, and a metric, which is the same everywhere, is too wide there. The ridges
 of the design (design.py) tell where the other heads are, given one of them, and how far they vary. Where
-that changes, they become the latents of a second field, whose only head is the root. Heads that stay as they
-are along the ridge of the root, but change along that of one of them, have a law with this one as its root:
-so do the scales of two series that have nothing in common.
+that changes, they become the latents of a second field, whose only head is the root. So they do where the
+root has a long tail: others may change a little less than what counts, but the tail needs its bend. Heads
+that stay as they are along the ridge of the root, but change along that of one of them, have a law with this
+one as its root, as the scales of two series do that have nothing in common; so has a long tail among them.
 
 The ridge of the root tells its own law, too: the density on the ridge times the widths of the others. It may
 have a long tail, or a shoulder, that a chain has not seen yet and comes to once in a thousand draws. A bend
