@@ -392,6 +392,42 @@ MUTATIONS = [
         unit("test_field_learning", "test_the_longest_tail_goes_on_first_where_gradients_are_few"),
     ),
     Mutation(
+        "transport/fields/field_learning.py",
+        "x = _mode_of_all(density, coupling, x, tied, strengths)",
+        "",
+        unit("test_effects_beside_series", "test_an_intercept_that_is_off_moves_no_place_of_heads"),
+    ),
+    Mutation(
+        "transport/fields/heads.py",
+        "if factor is None and matrix is not None:",
+        "if False:",
+        unit("test_heads", "test_a_location_is_no_head_where_latents_are_far_from_their_mode"),
+    ),
+    Mutation(
+        "transport/fields/head_law.py",
+        "if not len(_changing(ridges[b], b, np.array([root])))",
+        "if True",
+        unit("test_head_law", "test_a_head_with_a_long_tail_is_a_root_though_no_other_changes_with_it"),
+    ),
+    Mutation(
+        "transport/fields/head_law.py",
+        "rows = np.concatenate((no_transport(), *head_rows(laws)))",
+        "rows, spreads = no_transport(), {}",
+        unit("test_head_law", "test_the_coordinates_of_a_walk_have_short_tails"),
+    ),
+    Mutation(
+        "transport/fields/design.py",
+        "key=lambda one: -one.off",
+        "key=lambda one: one.off",
+        unit("test_field_learning", "test_a_design_grows_first_where_its_law_is_off_most"),
+    ),
+    Mutation(
+        "transport/fields/design.py",
+        "if np.any(np.linalg.norm(tried - wrong.w, axis=1) < _APART):",
+        "if False:",
+        unit("test_field_learning", "test_a_design_grows_first_where_its_law_is_off_most"),
+    ),
+    Mutation(
         "transport/fields/design.py",
         "_LAST_STEP = 0.9",
         "_LAST_STEP = 1.1",
@@ -1447,7 +1483,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/heads.py",
-        "if left is None or not left < min(_FOLLOWED * strengths[k], _LEFT):",
+        "if left is None or not left < min(_FOLLOWED * at_x[k], _LEFT):",
         "if left is None or left < min(_FOLLOWED * strengths[k], _LEFT):",
         unit("test_heads", "test_a_location_is_no_head"),
     ),

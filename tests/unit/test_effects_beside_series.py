@@ -142,6 +142,42 @@ def test_few_effects_are_found(program: str, groups: int) -> None:
     assert [names[i] for i in factor.heads] == ["log_b"]
 
 
+STATIONARY = """
+data { int N; int T; int J; array[N] int y; array[N] int t; array[N] int g; }
+parameters { real a; real log_h; real phi; real log_b; vector[T] h; vector[J] b; }
+model {
+  a ~ normal(0, 2); log_h ~ std_normal(); phi ~ std_normal(); log_b ~ std_normal();
+  h[1] ~ normal(0, exp(log_h) / sqrt(1 - square(tanh(phi))));
+  h[2:T] ~ normal(tanh(phi) * h[1:(T - 1)], exp(log_h));
+  b ~ normal(0, exp(log_b));
+  y ~ poisson_log(a + h[t] + b[g]);
+}
+"""
+
+
+def test_an_intercept_that_is_off_moves_no_place_of_heads() -> None:
+    """The series would make up for it, by a phi that is larger by three standard deviations."""
+    rng, groups, times, n = np.random.default_rng(3), 6, 60, 300
+    t, g = rng.integers(times, size=n), rng.integers(groups, size=n)
+    h, b = np.zeros(times), 0.4 * rng.normal(size=groups)
+    for k in range(1, times):
+        h[k] = 0.5 * h[k - 1] + 0.4 * rng.normal()
+    y = rng.poisson(np.exp(1.0 + h[t] + b[g]))
+    data = {"N": n, "T": times, "J": groups, "y": y, "t": t + 1, "g": g + 1}
+    density = ProgramDensity(STATIONARY, {k: np.asarray(value).tolist() for k, value in data.items()})
+    names = list(density.model.unconstrained_names())
+    truth = {"log_h": np.log(0.4), "phi": 0.55, "log_b": np.log(0.4), "h": h, "b": b}
+    places = []
+    for off in (-0.6, 0.0, 0.6):
+        x = density.model.unconstrain(truth | {"a": 1.0 + off})
+        learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variable_groups(names))
+        assert learned is not None
+        (law,) = fields_of(split(learned.rows)[0])[0]
+        assert [names[k] for k in law.heads] == ["log_h", "phi"]
+        places.append(law.mid)
+    assert np.all(np.ptp(places, axis=0) < 0.1 * law.scale)
+
+
 @pytest.mark.parametrize("missing", [6, 15, 30])
 def test_missing_data_of_a_series_are_no_effects(missing: int) -> None:
     """Each is tied to its own term alone. The field of a series that took them for data would be wrong

@@ -7,15 +7,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.sparse as sparse
+from test_correlated_effects import ProgramDensity
 
+import rank_models
 from densities import in_maps
+from shares import log_normal
 from stanadapt.numerics.field_search import seeks_field
+from stanadapt.run.warmup import variable_groups
 from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
-from stanadapt.transport.fields import field_learning, law_fit
+from stanadapt.transport.fields import design, field_learning, law_fit
 from stanadapt.transport.fields.dense import dense_coupling
 from stanadapt.transport.fields.design import Design, find_design, follow_tails, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HOPELESS, learn_field
+from stanadapt.transport.fields.head_law import head_coordinates
 from stanadapt.transport.fields.heads import HEAD, MOST_HEADS, choose_heads, strengths_of
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
@@ -575,9 +580,74 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     for step in (-0.3, 0.3):
         assert narrow.add(place.theta + place.root @ [step], place.mode) is not None
     rng = np.random.default_rng(1)
-    assert widen_design(narrow, fit_law(precision, place, narrow), rng) > 3
+    unit = precision.density.unit[precision.heads]
+    straight = head_coordinates(narrow, unit)
+    assert widen_design(narrow, fit_law(precision, place, narrow), straight, rng) > 3
     design = find_design(precision, place)
-    assert widen_design(design, fit_law(precision, place, design), rng) <= 2
+    law = fit_law(precision, place, design)
+    assert widen_design(design, law, head_coordinates(design, unit), rng) <= 2
+
+
+def test_a_design_grows_first_where_its_law_is_off_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points near each other would teach the law the same, and one far out nothing that matters."""
+    precision = precision_of(Walk(DATA))
+    place = find_place(precision, START / UNIT)
+    assert place is not None
+    narrow = Design(precision, place)
+    near, far = (place.theta + place.root @ [step] for step in (0.6, 1.2))
+    beside, out = far + place.root @ [0.1], place.theta + place.root @ [-60.0]
+    walks = [(0.6, near), (2.0, beside), (9.0, out), (3.0, far)]
+    straight = head_coordinates(narrow, precision.density.unit[precision.heads])
+    found = [design.Wrong(off, theta, straight.into_w(theta), place.mode.x) for off, theta in walks]
+    monkeypatch.setattr(design, "_walk", lambda *_: found)
+    law = fit_law(precision, place, narrow)
+    assert widen_design(narrow, law, straight, np.random.default_rng(1)) == 2
+    np.testing.assert_array_equal(narrow.points()[0][1:], [far, near])
+
+
+def test_a_law_is_right_where_data_hardly_tell_a_scale_from_0() -> None:
+    """A design that got the first points where its law was off had few there.
+
+    An autoregression with noise and missing data, at heads of its posterior whose marginal density is exact.
+    """
+    truth, data = rank_models.simulate("missing", 1)
+    density = ProgramDensity(rank_models.MISSING, {k: np.asarray(v).tolist() for k, v in data.items()})
+    x = density.model.unconstrain({name: np.asarray(value) for name, value in truth.items()})
+    variables = variable_groups(list(density.model.unconstrained_names()))
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
+    assert learned is not None
+    field = field_of(learned.rows)
+    np.testing.assert_array_equal(field.heads, [1, 2, 3])
+    seen, y = data["seen"], data["y_seen"]
+    apart = np.abs(np.subtract.outer(seen, seen))
+
+    def log_density(heads: np.ndarray) -> float:
+        phi, (s, noise) = np.tanh(0.5 * heads[0]), np.exp(heads[1:])
+        covariance = s**2 / (1.0 - phi**2) * phi**apart + 4.0 + noise**2 * np.eye(len(y))
+        of_phi = -5.0 * np.logaddexp(0.0, -heads[0]) - 1.5 * np.logaddexp(0.0, heads[0])
+        return float(of_phi - 0.5 * (s**2 + noise**2) + heads[1:].sum() + log_normal(y, covariance))
+
+    def off(heads: np.ndarray) -> float:
+        z, score = np.empty(x.size), np.empty(x.size)
+        composition.into_z(learned.rows, np.concatenate((x[:1], heads, x[4:])), z)
+        z[field.own] = 0.0
+        there = np.empty(x.size)
+        composition.into_x(learned.rows, z, there)
+        density(there, score)
+        composition.pull_back(learned.rows, z, there, score)
+        return float(np.linalg.norm(score[field.own]))
+
+    rng, heads, necks = np.random.default_rng(1), field.mid, []
+    here = log_density(heads)
+    for _ in range(10_000):
+        moved = heads + rng.choice([0.3, 1.0, 3.0]) * rng.normal(size=3) * [0.5, 0.7, 0.7]
+        height = log_density(moved)
+        if np.log(rng.uniform()) < height - here:
+            heads, here = moved, height
+            if heads[1:].min() < -3.0:
+                necks.append(heads)
+    assert len(necks) > 40
+    assert np.quantile([off(heads) for heads in necks], 0.9) < 0.7
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])

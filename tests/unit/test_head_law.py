@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from stanadapt.transport import composition
 from stanadapt.transport.fields.design import Design, RidgePoint
-from stanadapt.transport.fields.head_law import head_rows, learn_head_laws
+from stanadapt.transport.fields.head_law import head_coordinates, head_rows, learn_head_laws
 from stanadapt.transport.fields.laplace import HeadPosterior
 
 REACHES = np.array([-9.0, -6.0, -4.0, -2.5, 2.5, 4.0])
@@ -94,6 +94,37 @@ def test_a_head_with_a_long_tail_is_a_root_though_no_other_changes_with_it() -> 
     assert law.bend is not None
     (short,) = learn_head_laws(design_of(2, ridges, REACHES[2:]), np.arange(2), np.ones(2))
     assert short.root == 1
+    # Two long tails: the one that changes along the other's ridge has no law apart from it.
+    design.ridges[1] += [RidgePoint(*other(t)) for t in (-14.0, -11.0)]
+    (both,) = learn_head_laws(design, np.arange(2), np.ones(2))
+    assert both.root == 0
+    assert both.others is not None
+    np.testing.assert_array_equal(both.others.own, [1])
+
+
+def test_the_coordinates_of_a_walk_have_short_tails() -> None:
+    """Of the log t of a scale that may be 0, with the density e^t, of a head along it, and of one more."""
+
+    def scale(t: float) -> tuple[np.ndarray, np.ndarray, float]:
+        along, widths, _ = bent(t)
+        return np.append(along, 0.0), np.append(widths, 1.0), min(t, 0.0) - max(t, 0.0) ** 2
+
+    design = design_of(3, {0: scale, 1: normal(1, 3), 2: normal(2, 3)}, np.append(REACHES, [-20.0, -14.0]))
+    unit = np.array([2.0, 0.5, 3.0])
+    coordinates = head_coordinates(design, unit)
+    rng = np.random.default_rng(1)
+    for w in rng.normal(size=(20, 3)):
+        theta, log_det = coordinates.into_heads(w)
+        np.testing.assert_allclose(coordinates.into_w(theta), w, atol=1e-9)
+        moves = 1e-5 * np.eye(3)
+        slopes = [coordinates.into_heads(w + move)[0] - coordinates.into_heads(w - move)[0] for move in moves]
+        here, there = np.linalg.slogdet(slopes)[1] - log_det, coordinates.into_heads(np.zeros(3))[1]
+        around = [coordinates.into_heads(move)[0] - coordinates.into_heads(-move)[0] for move in moves]
+        assert here == pytest.approx(np.linalg.slogdet(around)[1] - there, abs=1e-6)
+    far = coordinates.into_w(np.array([-14.0, np.tanh(-14.0), 0.0]))
+    assert -6.0 < far[0] < -3.5  # it is e^-14 there
+    assert abs(far[1]) < 0.3
+    np.testing.assert_allclose(coordinates.into_w(np.array([0.0, 0.0, 2.5]))[2], 2.5)
 
 
 def test_partial_correlations_of_the_others_are_kept() -> None:

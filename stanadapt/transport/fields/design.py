@@ -1,7 +1,7 @@
 """The design: the heads at which modes of the latents are found, so that a law can be fitted to them.
 
 It has points around the middle, and follows the ridges along which heads have long tails. A law that is
-fitted to it is then tried at heads that a walk visits, and where it is off, the design gets one more point.
+fitted to it is then tried at heads that walks visit, and the design gets more points where it is off most.
 A trial takes one gradient: with z = 0 the score of the latents in z is how far their mode is off.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from .. import field as fields
 from ..field import Field
 from ..field_table import field_rows
+from .head_coordinates import HeadCoordinates
 from .laplace import HeadPosterior, LatentMode, mode_at
 from .level import Level, find_level
 from .precision import Precision
@@ -33,12 +34,15 @@ _NARROWER, _WIDER = 0.3, 2.0  # limits of the change of these standard deviation
 
 _WALKERS, STEPS = 8, 40  # of a walk over the heads; its steps are half, one or two times their root
 STEP_SIZES = 0.5, 1.0, 2.0
-_FLATTER = 1.5  # the walk sees the density of the heads to the power 1 / _FLATTER
-LOWEST = 7.0  # the log density of the heads where a law is tried, beside the largest one
+_FLATTER = 4.0  # walks see the density of the heads to the power 1 / _FLATTER
+LOWEST = 7.0  # the log density of the heads where a walk begins, beside the largest one,
+_TOO_LOW = -2.0 * LOWEST  # and, by a law that is off, where no mode is looked for
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
 _LOOKS = 20  # that tell whether a law is near
-_MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
+# Points that are added before the law is fitted anew, modes that are looked for, and how far these are from
+# each other, in standard deviations of the heads.
+_MOST_ADDED, _MOST_TRIED, _APART = 24, 48, 0.5
 # No walker goes on after this share of the gradients. A mode takes up to 0.04, and what is found is not used
 # once all are spent.
 _LAST_STEP = 0.9
@@ -216,36 +220,59 @@ class _Tail:
         return mode
 
 
-def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
-    """Add points where `law` is off, among heads that a walk visits; returns how many were added."""
+class Wrong(NamedTuple):
+    """Heads where a law is off."""
+
+    off: float  # how far the mode of the latents is off in z
+    theta: np.ndarray  # (m,)
+    w: np.ndarray  # (m,) the same in the coordinates of a walk
+    x: np.ndarray  # (d,) the point with z = 0
+
+
+def widen_design(design: Design, law: Field, coordinates: HeadCoordinates, rng: np.random.Generator) -> int:
+    """Add points where `law` is off most, among heads that walks visit; returns how many were added.
+
+    Where a scale goes to 0, latents are known the better the smaller it is. So a law that is a little off at
+    most heads is far off there.
+    """
+    density, place = design.precision.density, design.place
+    tried, added = np.zeros((0, place.theta.size)), 0
+    for wrong in sorted(_walk(design, law, coordinates, rng), key=lambda one: -one.off):
+        if added == _MOST_ADDED or len(tried) == _MOST_TRIED or density.spent > _LAST_STEP:
+            break
+        if np.any(np.linalg.norm(tried - wrong.w, axis=1) < _APART):
+            continue
+        tried = np.vstack((tried, wrong.w))
+        mode = mode_at(design.precision, wrong.theta, wrong.x, design.nearest(wrong.theta).factor)
+        if mode is not None and mode.logp > place.mode.logp - DEEP:
+            design.keep(wrong.theta, mode)
+            added += 1
+    return added
+
+
+def _walk(design: Design, law: Field, coordinates: HeadCoordinates, rng: np.random.Generator) -> list[Wrong]:
+    """Where `law` is off, among heads that walks visit or try."""
     place, (thetas, modes) = design.place, design.points()
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
     begins = np.flatnonzero(heights > -LOWEST)
     look = _Look(design.precision, law, design.level)
     top = look(place.theta)[0]
-    added = 0
+    found: list[Wrong] = []
     for first in rng.choice(begins, _WALKERS):
-        theta, height, left = thetas[first], heights[first], _MOST_ADDED
+        w = coordinates.into_w(thetas[first])
+        height = heights[first] + coordinates.into_heads(w)[1]
         for _ in range(STEPS):
             if design.precision.density.spent > _LAST_STEP:
-                return added
-            step = rng.choice(STEP_SIZES) * rng.standard_normal(theta.size)
-            there = theta + place.root @ step
-            logp, off, x = look(there)
+                return found
+            there = w + rng.choice(STEP_SIZES) * rng.standard_normal(w.size)
+            theta, log_det = coordinates.into_heads(there)
+            logp, off, x = look(theta)
             reached = logp - top + 0.5 * min(off, _NEAR) ** 2
-            if off > _WRONG and reached > -2.0 * LOWEST:
-                mode = mode_at(design.precision, there, x, design.nearest(there).factor)
-                if mode is None:
-                    continue
-                reached = mode.logp - place.mode.logp
-                if reached > -LOWEST:
-                    design.keep(there, mode)
-                    added, left = added + 1, left - 1
-                    if not left:
-                        break
-            if np.log(rng.uniform()) < (reached - height) / _FLATTER:
-                theta, height = there, reached
-    return added
+            if off > _WRONG and reached > _TOO_LOW:
+                found.append(Wrong(off, theta, there, x))
+            if np.log(rng.uniform()) < (reached + log_det - height) / _FLATTER:
+                w, height = there, reached + log_det
+    return found
 
 
 class _Look:

@@ -18,7 +18,7 @@ from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .effects_search import factors_of
 from .filling import fill_design
-from .head_law import HeadLaw, head_rows, learn_head_laws
+from .head_law import HeadLaw, head_coordinates, head_rows, learn_head_laws
 from .heads import (
     DELTA,
     FAINT_HEAD,
@@ -31,7 +31,7 @@ from .heads import (
     without_locations,
 )
 from .innovation_search import NO_HEADS, find_innovations, has_short_variable_alone
-from .laplace import HeadPosterior, MissingEntriesError, find_place, how_far_from_normal
+from .laplace import HeadPosterior, MissingEntriesError, find_mode, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .learned_law import Learned
 from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
@@ -71,6 +71,8 @@ LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 30, 30
 # And with all coordinates that may be heads of series that data tie: there one precision tells which of them
 # are locations.
 LARGEST_WHOLE = 800
+# And with all of these heads, where only the mode of the latents is looked for.
+LARGEST_OF_ALL = 150
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
@@ -272,9 +274,27 @@ def _learn_tied_series(
     most_dense: float,
     strengths: StrengthsOfAll | None = None,
 ) -> Learned | None:
-    """The fields of series that data tie, each given all other latents."""
+    """The fields of series that data tie, each given all other latents.
+
+    These stay where they are in `x` (d,). Where there is one series alone, they are at their mode: beside an
+    intercept that is off, as far as it may be in a draw, the series seems to have another law.
+    """
+    strengths = strengths or strengths_of_all(density, coupling, x, tied)
+    if len(tied.series) == 1:
+        x = _mode_of_all(density, coupling, x, tied, strengths)
     parts = find_tied_parts(density, coupling, x, tied, strengths)
     return _learn_several(density, parts, x, variables, most_dense) if parts else None
+
+
+def _mode_of_all(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied, strengths: StrengthsOfAll
+) -> np.ndarray:
+    """The mode (d,) of latents and locations, given the heads of `x` (d,); `x` if it would cost too much."""
+    locations = set(strengths.of_all) - set(strengths.of_heads)
+    heads = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
+    precision = Precision(density, coupling, heads)
+    mode = find_mode(precision, x) if precision.cost <= LARGEST_OF_ALL else None
+    return x if mode is None else mode.x
 
 
 def _learn_several(
@@ -486,11 +506,12 @@ def learn_law(design: Design) -> Field:
             if precision.density.spent > LAST_ROUND or fill_design(design, rng) <= FEW_ADDED:
                 break
         return fit_law(precision, place, design)
+    coordinates = head_coordinates(design, precision.density.unit[precision.heads])
     field = fit_law(precision, place, design)
     for _ in range(MOST_ROUNDS if len(precision.heads) else 0):
         if precision.density.spent > LAST_ROUND:
             break
-        added = widen_design(design, field, rng)
+        added = widen_design(design, field, coordinates, rng)
         if added:
             field = fit_law(precision, place, design, field)
         if added <= FEW_ADDED:

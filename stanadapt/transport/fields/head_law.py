@@ -6,8 +6,9 @@ elsewhere than on a straight line, and a metric, which is the same everywhere, i
 of the design (design.py) tell where the other heads are, given one of them, and how far they vary. Where
 that changes, they become the latents of a second field, whose only head is the root. So they do where the
 root has a long tail: others may change a little less than what counts, but the tail needs its bend. Heads
-that stay as they are along the ridge of the root, but change along that of one of them, have a law with this
-one as its root, as the scales of two series do that have nothing in common; so has a long tail among them.
+that have nothing in common with the root, which stays as it is along their ridges as they do along its own,
+may have another root among them, as the scales of two series do: the one along whose ridge others of them
+change, or that has a long tail.
 
 The ridge of the root tells its own law, too: the density on the ridge times the widths of the others. It may
 have a long tail, or a shoulder, that a chain has not seen yet and comes to once in a thousand draws. A bend
@@ -25,8 +26,10 @@ from scipy.special import ndtr
 from ..bend import Bend, bend_rows, left_by_bends
 from ..field import Field
 from ..field_table import field_rows, in_one_chain
+from ..map_table import no_transport
 from ..shape import hermite
 from .design import Design, RidgePoint
+from .head_coordinates import HeadCoordinates
 from .law_fit import Regressions, fit_regressions
 
 LOWEST = 7.0  # the log density of the heads down to which their law counts, beside the largest one
@@ -64,6 +67,19 @@ def head_rows(laws: Sequence[HeadLaw]) -> list[np.ndarray]:
     fields = [field_rows(law.others, 0) for law in laws if law.others is not None]
     bends = [law.bend for law in laws if law.bend is not None]
     return in_one_chain(fields) + ([bend_rows(bends, apart=True)] if bends else [])
+
+
+def head_coordinates(design: Design, unit: np.ndarray) -> HeadCoordinates:
+    """Coordinates of the heads in which their posterior is nearly normal; `unit` (m,) are their units."""
+    laws = learn_head_laws(design, np.arange(len(unit)), unit)
+    spreads = {law.root: law.spread for law in laws}
+    for law in laws:
+        if law.others is not None:
+            spreads |= dict.fromkeys(law.others.own.tolist(), 1.0)
+    rows = np.concatenate((no_transport(), *head_rows(laws)))
+    if not np.all(np.isfinite(rows)):
+        rows, spreads = no_transport(), {}
+    return HeadCoordinates(design.place, unit, rows, spreads)
 
 
 def learn_head_laws(design: Design, heads: np.ndarray, unit: np.ndarray) -> list[HeadLaw]:
@@ -115,7 +131,8 @@ def _groups(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> list[tup
     if root is None:
         return []
     others, found = np.delete(np.arange(len(ridges)), root), []
-    same = np.setdiff1d(others, _changing(ridges[root], root, others))
+    apart = [b for b in others.tolist() if not len(_changing(ridges[b], b, np.array([root])))]
+    same = np.setdiff1d(apart, _changing(ridges[root], root, others))
     while (second := _choose_root(ridges, root_of_cov, same)) is not None:
         changing = _changing(ridges[second], second, np.setdiff1d(same, second))
         found.append((second, changing))

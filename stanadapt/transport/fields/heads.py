@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .laplace import find_mode
 from .precision import Precision
 from .probes import Coupling, ScaledDensity
 
@@ -71,7 +72,8 @@ def without_locations(
 ) -> dict[int, float]:
     """The strengths of the coordinates that are no locations.
 
-    All of them, if the precision at `x` (d,) does not tell, or if there is but one that may be a head.
+    All of them, if there is but one that may be a head, or if the precision does not tell: neither that at
+    `x` (d,) nor that at the mode of the latents.
     """
     candidates = choose_heads(strengths, most=2 * MOST_HEADS)
     if len(candidates) < 2:
@@ -80,6 +82,12 @@ def without_locations(
     logp, score = density(x)
     matrix = precision.at(x, score) if np.isfinite(logp) else None
     factor = None if matrix is None else precision.factor(matrix)
+    at_x = strengths
+    if factor is None and matrix is not None:  # latents are far from their mode: with Student errors, say
+        mode = find_mode(precision, x)
+        if mode is not None:
+            x, factor, score = mode.x, mode.factor, density(mode.x)[1]
+            at_x = strengths_of(density, x, coupling)
     if factor is None:
         return strengths
     change = _Change(density, coupling)
@@ -90,7 +98,7 @@ def without_locations(
             for point in sides:
                 point[precision.latents] += factor.solve((density(point)[1] - score)[precision.latents])
             left = change(*sides)
-            if left is None or not left < min(_FOLLOWED * strengths[k], _LEFT):
+            if left is None or not left < min(_FOLLOWED * at_x[k], _LEFT):
                 return False
         return True
 
