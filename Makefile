@@ -78,13 +78,16 @@ release: $(VENV)/release
 
 # One rule sets the folder up for each need; the file it leaves says with what. Python compiles a module when it is
 # first imported; to compile all of all packages at once would take half of the time.
+# uv takes a fifth of pip's time. Where only pip is told where packages are, pip installs them.
 $(VENV)/test: EXTRAS = [test]
 $(VENV)/dev: EXTRAS = [dev]
 $(VENV)/docs: EXTRAS = [docs]
 $(VENV)/release: EXTRAS = [release]
 $(VENV)/demo $(VENV)/test $(VENV)/dev $(VENV)/docs $(VENV)/release: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable ".$(EXTRAS)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --editable ".$(EXTRAS)" || \
+		$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable ".$(EXTRAS)"
 	touch $@
 
 clean:
