@@ -349,11 +349,11 @@ def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytes
 def test_a_design_does_not_grow_until_all_gradients_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its law is not used then, however good it is: where some gradients give a field, more do too."""
     found = []
-    for most in range(160, 500, 20):
+    for most in range(80, 500, 20):
         monkeypatch.setattr(field_learning, "MOST_GRADIENTS", most)
         found.append(learn_field(in_maps(Walk(DATA)), START, UNIT, np.array([0, *[1] * T]))[0] is not None)
     assert found == sorted(found)
-    assert found[-1]
+    assert sum(found) > 12
 
 
 def test_a_search_for_heads_leaves_gradients_for_their_law() -> None:
