@@ -71,8 +71,8 @@ LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 30, 30
 # And with all coordinates that may be heads of series that data tie: there one precision tells which of them
 # are locations.
 LARGEST_WHOLE = 800
-# And with all of these heads, where only the mode of the latents is looked for.
-LARGEST_OF_ALL = 150
+# And of a series with locations, where only their mode is looked for.
+LARGEST_OF_MODE = 150
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
@@ -276,24 +276,25 @@ def _learn_tied_series(
 ) -> Learned | None:
     """The fields of series that data tie, each given all other latents.
 
-    These stay where they are in `x` (d,). Where there is one series alone, they are at their mode: beside an
-    intercept that is off, as far as it may be in a draw, the series seems to have another law.
+    These stay where they are in `x` (d,). But beside an intercept that is off, as far as it may be in a draw,
+    a series seems to have another law. So where there is but one, it begins at its mode, intercept included.
     """
     strengths = strengths or strengths_of_all(density, coupling, x, tied)
     if len(tied.series) == 1:
-        x = _mode_of_all(density, coupling, x, tied, strengths)
+        x = _mode_with_locations(density, coupling, x, tied.series[0].own, strengths)
     parts = find_tied_parts(density, coupling, x, tied, strengths)
     return _learn_several(density, parts, x, variables, most_dense) if parts else None
 
 
-def _mode_of_all(
-    density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied, strengths: StrengthsOfAll
+def _mode_with_locations(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, own: np.ndarray, strengths: StrengthsOfAll
 ) -> np.ndarray:
-    """The mode (d,) of latents and locations, given the heads of `x` (d,); `x` if it would cost too much."""
+    """The mode (d,) of the series `own` (n,) and of locations, given all else in `x` (d,); `x` if it would
+    cost too much.
+    """
     locations = set(strengths.of_all) - set(strengths.of_heads)
-    heads = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
-    precision = Precision(density, coupling, heads)
-    mode = find_mode(precision, x) if precision.cost <= LARGEST_OF_ALL else None
+    precision = Precision(density, coupling, np.setdiff1d(np.arange(x.size), [*own, *locations]))
+    mode = find_mode(precision, x) if precision.cost <= LARGEST_OF_MODE else None
     return x if mode is None else mode.x
 
 
