@@ -392,9 +392,9 @@ MUTATIONS = [
         unit("test_field_learning", "test_the_longest_tail_goes_on_first_where_gradients_are_few"),
     ),
     Mutation(
-        "transport/fields/field_learning.py",
-        "if len(tied.series) == 1:",
-        "if False:",
+        "transport/fields/several.py",
+        "sorted(locations) if len(tied.series) == 1 else []",
+        "[]",
         unit("test_effects_beside_series", "test_an_intercept_that_is_off_moves_no_place_of_heads"),
     ),
     Mutation(
@@ -1176,8 +1176,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "return np.asarray(possible[(share >= _SHARE) & (elsewhere == 0)])",
-        "return np.asarray(possible[share >= _SHARE])",
+        "return _tied_to(coupling, own, possible[elsewhere == 0])",
+        "return _tied_to(coupling, own, possible)",
         unit("test_tied_series", "test_the_mean_of_a_series_is_a_latent_of_its_field"),
     ),
     Mutation(

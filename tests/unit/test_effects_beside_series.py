@@ -174,6 +174,7 @@ def test_an_intercept_that_is_off_moves_no_place_of_heads() -> None:
         assert learned is not None
         (law,) = fields_of(split(learned.rows)[0])[0]
         assert [names[k] for k in law.heads] == ["log_h", "phi"]
+        assert {names[k].partition(".")[0] for k in law.own} == {"a", "h"}
         places.append(law.mid)
     assert np.all(np.ptp(places, axis=0) < 0.1 * law.scale)
 

@@ -31,7 +31,7 @@ from .heads import (
     without_locations,
 )
 from .innovation_search import NO_HEADS, find_innovations, has_short_variable_alone
-from .laplace import HeadPosterior, MissingEntriesError, find_mode, find_place, how_far_from_normal
+from .laplace import HeadPosterior, MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .learned_law import Learned
 from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
@@ -71,8 +71,6 @@ LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 30, 30
 # And with all coordinates that may be heads of series that data tie: there one precision tells which of them
 # are locations.
 LARGEST_WHOLE = 800
-# And of a series with locations, where only their mode is looked for.
-LARGEST_OF_MODE = 150
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
@@ -274,28 +272,9 @@ def _learn_tied_series(
     most_dense: float,
     strengths: StrengthsOfAll | None = None,
 ) -> Learned | None:
-    """The fields of series that data tie, each given all other latents.
-
-    These stay where they are in `x` (d,). But beside an intercept that is off, as far as it may be in a draw,
-    a series seems to have another law. So where there is but one, it begins at its mode, intercept included.
-    """
-    strengths = strengths or strengths_of_all(density, coupling, x, tied)
-    if len(tied.series) == 1:
-        x = _mode_with_locations(density, coupling, x, tied.series[0].own, strengths)
+    """The fields of series that data tie, each given all other latents."""
     parts = find_tied_parts(density, coupling, x, tied, strengths)
     return _learn_several(density, parts, x, variables, most_dense) if parts else None
-
-
-def _mode_with_locations(
-    density: ScaledDensity, coupling: Coupling, x: np.ndarray, own: np.ndarray, strengths: StrengthsOfAll
-) -> np.ndarray:
-    """The mode (d,) of the series `own` (n,) and of locations, given all else in `x` (d,); `x` if it would
-    cost too much.
-    """
-    locations = set(strengths.of_all) - set(strengths.of_heads)
-    precision = Precision(density, coupling, np.setdiff1d(np.arange(x.size), [*own, *locations]))
-    mode = find_mode(precision, x) if precision.cost <= LARGEST_OF_MODE else None
-    return x if mode is None else mode.x
 
 
 def _learn_several(

@@ -18,6 +18,7 @@ other one depends on it, is a latent of its field.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -186,8 +187,11 @@ def find_tied_parts(
 ) -> list[Part]:
     """The parts around `x` (d,), in units, of series that data tie; those without heads are left out.
 
-    A matrix that has more heads than one field may have is as many parts as it has series. `strengths` are
-    those of `strengths_of_all`, if they are known.
+    A matrix that has more heads than one field may have is as many parts as it has series. Where there is one
+    series alone, the locations that it depends on are latents of its part: it would make up for an intercept
+    that stays where it is, as far off as it may be in a draw, and where the scale or the persistence of the
+    series is large, the intercept varies far more. `strengths` are those of `strengths_of_all`, if they are
+    known.
     """
     strengths = strengths or strengths_of_all(density, coupling, x, tied)
     locations = set(strengths.of_all) - set(strengths.of_heads)
@@ -197,9 +201,10 @@ def find_tied_parts(
         of_own = _strengths_in(density, coupling, x, own, possible)
         if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
             of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
-            means = [_means_of(coupling, one, of_one, tied) for one, of_one in of_each]
+            means = [_means_of_one(coupling, one, of_one, tied) for one, of_one in of_each]
         else:
-            of_each, means = [(own, of_own)], [np.zeros(0, np.int64)]
+            of_each = [(own, of_own)]
+            means = [_tied_to(coupling, own, sorted(locations) if len(tied.series) == 1 else [])]
         found = (
             _tied_part(density, coupling, x, one, of_one, means_of_one)
             for (one, of_one), means_of_one in zip(of_each, means, strict=True)
@@ -282,17 +287,22 @@ def _tied_part(
     return Part(places, part, of_part, among, among, alone=False)
 
 
-def _means_of(coupling: Coupling, own: np.ndarray, strengths: dict[int, float], tied: Tied) -> np.ndarray:
+def _means_of_one(coupling: Coupling, own: np.ndarray, strengths: dict[int, float], tied: Tied) -> np.ndarray:
     """Those that may be heads, but by their `strengths` are none of the series `own` (n,), on which this
     depends and no other latent does.
     """
     others = ~tied.may_be_head
     others[own] = False
     possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), choose_heads(strengths))
-    pattern = coupling.pattern[:, possible]
-    share = np.asarray(pattern[own].mean(axis=0)).ravel()
-    elsewhere = np.asarray(pattern[others].sum(axis=0)).ravel()
-    return np.asarray(possible[(share >= _SHARE) & (elsewhere == 0)])
+    elsewhere = np.asarray(coupling.pattern[:, possible][others].sum(axis=0)).ravel()
+    return _tied_to(coupling, own, possible[elsewhere == 0])
+
+
+def _tied_to(coupling: Coupling, own: np.ndarray, possible: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Those of the `possible` (k,) that many of the series `own` (n,) depend on."""
+    among = np.asarray(possible, np.int64)
+    share = np.asarray(coupling.pattern[own][:, among].mean(axis=0)).ravel()
+    return np.asarray(among[share >= _SHARE])
 
 
 def _separate(coupling: Coupling) -> list[np.ndarray]:
