@@ -9,7 +9,8 @@ above the heads, such as the mean of their logarithms, has no part in this: it m
 Where the sum of several parts is observed, such as an autoregression, a walk and effects of groups, the data
 tie all latents, and one field would have a dense precision, and more heads than it may have. Then each series
 has a field too: that of its law given all other latents, which stay where they are. What is left between the
-parts hardly changes with the heads, so that the metric has it.
+parts hardly changes with the heads, so that the metric has it. If there is one series alone, beside effects
+say, its intercept is a latent of its field.
 
 Data may also tie the series in the columns or rows of one matrix, such as the shares of several parties. With
 more heads than one field may have, each of them has a field in the same way. The mean of such a series, if no
@@ -188,10 +189,9 @@ def find_tied_parts(
     """The parts around `x` (d,), in units, of series that data tie; those without heads are left out.
 
     A matrix that has more heads than one field may have is as many parts as it has series. Where there is one
-    series alone, the locations that it depends on are latents of its part: it would make up for an intercept
-    that stays where it is, as far off as it may be in a draw, and where the scale or the persistence of the
-    series is large, the intercept varies far more. `strengths` are those of `strengths_of_all`, if they are
-    known.
+    series alone, the locations that it depends on are latents of its part. If they stayed where they are, the
+    series would make up for an intercept that is off. `strengths` are those of `strengths_of_all`, if they
+    are known.
     """
     strengths = strengths or strengths_of_all(density, coupling, x, tied)
     locations = set(strengths.of_all) - set(strengths.of_heads)
@@ -201,7 +201,7 @@ def find_tied_parts(
         of_own = _strengths_in(density, coupling, x, own, possible)
         if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
             of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
-            means = [_means_of_one(coupling, one, of_one, tied) for one, of_one in of_each]
+            means = [_means_of(coupling, one, of_one, tied) for one, of_one in of_each]
         else:
             of_each = [(own, of_own)]
             means = [_tied_to(coupling, own, sorted(locations) if len(tied.series) == 1 else [])]
@@ -287,7 +287,7 @@ def _tied_part(
     return Part(places, part, of_part, among, among, alone=False)
 
 
-def _means_of_one(coupling: Coupling, own: np.ndarray, strengths: dict[int, float], tied: Tied) -> np.ndarray:
+def _means_of(coupling: Coupling, own: np.ndarray, strengths: dict[int, float], tied: Tied) -> np.ndarray:
     """Those that may be heads, but by their `strengths` are none of the series `own` (n,), on which this
     depends and no other latent does.
     """
