@@ -411,7 +411,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/head_law.py",
-        "rows = np.concatenate((no_transport(), *head_rows(laws)))",
+        "rows, spreads = np.concatenate((no_transport(), *head_rows(laws))), spreads_of(laws)",
         "rows, spreads = no_transport(), {}",
         unit("test_head_law", "test_the_coordinates_of_a_walk_have_short_tails"),
     ),
@@ -1484,7 +1484,7 @@ MUTATIONS = [
     Mutation(
         "transport/fields/heads.py",
         "if left is None or not left < min(_FOLLOWED * at_x[k], _LEFT):",
-        "if left is None or left < min(_FOLLOWED * strengths[k], _LEFT):",
+        "if left is None or left < min(_FOLLOWED * at_x[k], _LEFT):",
         unit("test_heads", "test_a_location_is_no_head"),
     ),
     Mutation(

@@ -20,7 +20,8 @@ from stanadapt.transport.fields import design, field_learning, law_fit
 from stanadapt.transport.fields.dense import dense_coupling
 from stanadapt.transport.fields.design import Design, find_design, follow_tails, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HOPELESS, learn_field
-from stanadapt.transport.fields.head_law import head_coordinates
+from stanadapt.transport.fields.head_coordinates import HeadCoordinates
+from stanadapt.transport.fields.head_law import head_coordinates, learn_head_laws
 from stanadapt.transport.fields.heads import HEAD, MOST_HEADS, choose_heads, strengths_of
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
@@ -571,6 +572,12 @@ def test_a_law_is_right_where_several_heads_have_necks() -> None:
     assert np.quantile(spreads, 0.9) < 0.5
 
 
+def coordinates_of(design: Design) -> HeadCoordinates:
+    heads = design.precision.heads
+    unit = design.precision.density.unit[heads]
+    return head_coordinates(design.place, heads, unit, learn_head_laws(design, heads, unit))
+
+
 def test_a_design_grows_where_its_law_is_off() -> None:
     walk = Walk(DATA)
     precision = precision_of(walk)
@@ -580,12 +587,9 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     for step in (-0.3, 0.3):
         assert narrow.add(place.theta + place.root @ [step], place.mode) is not None
     rng = np.random.default_rng(1)
-    unit = precision.density.unit[precision.heads]
-    straight = head_coordinates(narrow, unit)
-    assert widen_design(narrow, fit_law(precision, place, narrow), straight, rng) > 3
+    assert widen_design(narrow, fit_law(precision, place, narrow), coordinates_of(narrow), rng) > 3
     design = find_design(precision, place)
-    law = fit_law(precision, place, design)
-    assert widen_design(design, law, head_coordinates(design, unit), rng) <= 2
+    assert widen_design(design, fit_law(precision, place, design), coordinates_of(design), rng) <= 2
 
 
 def test_a_design_grows_first_where_its_law_is_off_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -597,7 +601,7 @@ def test_a_design_grows_first_where_its_law_is_off_most(monkeypatch: pytest.Monk
     near, far = (place.theta + place.root @ [step] for step in (0.6, 1.2))
     beside, out = far + place.root @ [0.1], place.theta + place.root @ [-60.0]
     walks = [(0.6, near), (2.0, beside), (9.0, out), (3.0, far)]
-    straight = head_coordinates(narrow, precision.density.unit[precision.heads])
+    straight = coordinates_of(narrow)
     found = [design.Wrong(off, theta, straight.into_w(theta), place.mode.x) for off, theta in walks]
     monkeypatch.setattr(design, "_walk", lambda *_: found)
     law = fit_law(precision, place, narrow)

@@ -111,7 +111,9 @@ def test_the_coordinates_of_a_walk_have_short_tails() -> None:
 
     design = design_of(3, {0: scale, 1: normal(1, 3), 2: normal(2, 3)}, np.append(REACHES, [-20.0, -14.0]))
     unit = np.array([2.0, 0.5, 3.0])
-    coordinates = head_coordinates(design, unit)
+    heads = np.array([3, 5, 6])
+    laws = learn_head_laws(design, heads, unit)
+    coordinates = head_coordinates(design.place, heads, unit, laws)
     rng = np.random.default_rng(1)
     for w in rng.normal(size=(20, 3)):
         theta, log_det = coordinates.into_heads(w)

@@ -32,7 +32,7 @@ _OFF = 0.7  # and their middle is looked for again if it was off by so many,
 _MOST_OFF = 3.0  # and moves by at most so many
 _NARROWER, _WIDER = 0.3, 2.0  # limits of the change of these standard deviations from star to star
 
-_WALKERS, STEPS = 8, 40  # of a walk over the heads; its steps are half, one or two times their root
+_WALKERS, STEPS = 8, 40  # of a walk over the heads; its steps are half, one or two standard deviations long
 STEP_SIZES = 0.5, 1.0, 2.0
 _FLATTER = 4.0  # walks see the density of the heads to the power 1 / _FLATTER
 LOWEST = 7.0  # the log density of the heads where a walk begins, beside the largest one,

@@ -18,7 +18,8 @@ from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .effects_search import factors_of
 from .filling import fill_design
-from .head_law import HeadLaw, head_coordinates, head_rows, learn_head_laws
+from .head_coordinates import HeadCoordinates
+from .head_law import HeadLaw, head_coordinates, head_rows, learn_head_laws, spreads_of
 from .heads import (
     DELTA,
     FAINT_HEAD,
@@ -375,8 +376,9 @@ def _learn(
     follow_tails(design)
     if precision.dense and not changes(design.points()[1]):
         return None
-    field = learn_law(design)
-    of_heads = learn_head_laws(design, heads, density.unit[heads]) if alone else []
+    of_heads = learn_head_laws(design, heads, density.unit[heads])
+    field = learn_law(design, head_coordinates(place, heads, density.unit[heads], of_heads))
+    of_heads = of_heads if alone else []
     rows = np.concatenate((field_rows(field, density.gradients), *head_rows(of_heads)))
     if not np.all(np.isfinite(rows)):
         return None
@@ -477,8 +479,11 @@ def _dense_precision(
     return None  # a search would end without a field
 
 
-def learn_law(design: Design) -> Field:
-    """The law of the latents: fitted to a design, which is widened where the law is off, or has gaps."""
+def learn_law(design: Design, coordinates: HeadCoordinates) -> Field:
+    """The law of the latents: fitted to a design, which is widened where the law is off, or has gaps.
+
+    Walks over the heads are in such `coordinates`.
+    """
     precision, place = design.precision, design.place
     rng = np.random.default_rng(3)  # the search takes no random numbers of the chain
     if precision.dense:
@@ -486,7 +491,6 @@ def learn_law(design: Design) -> Field:
             if precision.density.spent > LAST_ROUND or fill_design(design, rng) <= FEW_ADDED:
                 break
         return fit_law(precision, place, design)
-    coordinates = head_coordinates(design, precision.density.unit[precision.heads])
     field = fit_law(precision, place, design)
     for _ in range(MOST_ROUNDS if len(precision.heads) else 0):
         if precision.density.spent > LAST_ROUND:
@@ -533,10 +537,8 @@ def _metric(design: Design, of_heads: Sequence[HeadLaw]) -> tuple[np.ndarray, np
     root = place.root * unit[heads][:, None]
     scale[heads] = np.sqrt(np.square(root).sum(axis=1))
     directions, variances = [], []
-    for law in of_heads:
-        scale[law.root] = law.spread
-        if law.others is not None:
-            scale[law.others.own] = 1.0
+    for head, spread in spreads_of(of_heads).items():
+        scale[head] = spread
     if not of_heads and len(heads) > 1:
         within = root @ root.T / np.outer(scale[heads], scale[heads])
         values, vectors = np.linalg.eigh(within)

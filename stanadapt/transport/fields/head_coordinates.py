@@ -18,27 +18,42 @@ class HeadCoordinates:
     """The coordinates w of heads theta (m,), in units, that have a place and perhaps a law."""
 
     def __init__(
-        self, place: HeadPosterior, unit: np.ndarray, rows: np.ndarray, spreads: dict[int, float]
+        self,
+        place: HeadPosterior,
+        heads: np.ndarray,
+        unit: np.ndarray,
+        rows: np.ndarray,
+        spreads: dict[int, float],
     ) -> None:
-        """`unit` (m,) are the units of the heads. `rows` are those of the map of their law, in which they are
-        coordinates 0 to m - 1; those that have one have the standard deviations `spreads` in that map.
+        """Of the coordinates `heads` (m,) with such units (m,). `rows` are those of the map of their law, in
+        which coordinates that have one have the standard deviations `spreads`.
         """
-        self._unit, self._rows, m = unit, rows, len(unit)
-        self._middle = np.empty(m)
-        composition.into_z(rows, place.theta * unit, self._middle)
-        self._root = np.diag([spreads.get(a, 0.0) for a in range(m)])
-        rest = np.array([a for a in range(m) if a not in spreads], np.int64)
+        self._heads, self._unit, self._rows = heads, unit, rows
+        self._middle = self._into_z(place.theta)
+        self._root = np.diag([spreads.get(k, 0.0) for k in heads.tolist()])
+        rest = np.flatnonzero([k not in spreads for k in heads.tolist()])
         cov = np.outer(unit, unit) * place.covariance()
         self._root[np.ix_(rest, rest)] = np.linalg.cholesky(cov[np.ix_(rest, rest)])
 
     def into_heads(self, w: np.ndarray) -> tuple[np.ndarray, float]:
         """The heads (m,) at `w` (m,), and log |d theta / d w| up to a constant."""
-        x = np.empty_like(w)
-        log_det = composition.into_x(self._rows, self._middle + self._root @ w, x)
-        return x / self._unit, float(log_det)
+        z = self._among_all(self._middle + self._root @ w)
+        x = np.empty_like(z)
+        log_det = composition.into_x(self._rows, z, x)
+        return x[self._heads] / self._unit, float(log_det)
 
     def into_w(self, theta: np.ndarray) -> np.ndarray:
         """The coordinates w (m,) of heads `theta` (m,)."""
-        z = np.empty_like(theta)
-        composition.into_z(self._rows, theta * self._unit, z)
-        return np.linalg.solve(self._root, z - self._middle)
+        return np.linalg.solve(self._root, self._into_z(theta) - self._middle)
+
+    def _into_z(self, theta: np.ndarray) -> np.ndarray:
+        x = self._among_all(theta * self._unit)
+        z = np.empty_like(x)
+        composition.into_z(self._rows, x, z)
+        return np.asarray(z[self._heads])
+
+    def _among_all(self, of_heads: np.ndarray) -> np.ndarray:
+        """A point with numbers (m,) at the heads, as far as the last of these."""
+        point = np.zeros(self._heads.max(initial=-1) + 1)
+        point[self._heads] = of_heads
+        return point

@@ -30,6 +30,7 @@ from ..map_table import no_transport
 from ..shape import hermite
 from .design import Design, RidgePoint
 from .head_coordinates import HeadCoordinates
+from .laplace import HeadPosterior
 from .law_fit import Regressions, fit_regressions
 
 LOWEST = 7.0  # the log density of the heads down to which their law counts, beside the largest one
@@ -69,17 +70,23 @@ def head_rows(laws: Sequence[HeadLaw]) -> list[np.ndarray]:
     return in_one_chain(fields) + ([bend_rows(bends, apart=True)] if bends else [])
 
 
-def head_coordinates(design: Design, unit: np.ndarray) -> HeadCoordinates:
-    """Coordinates of the heads in which their posterior is nearly normal; `unit` (m,) are their units."""
-    laws = learn_head_laws(design, np.arange(len(unit)), unit)
+def spreads_of(laws: Sequence[HeadLaw]) -> dict[int, float]:
+    """The standard deviations of the heads that have a law, in its coordinates."""
     spreads = {law.root: law.spread for law in laws}
     for law in laws:
         if law.others is not None:
             spreads |= dict.fromkeys(law.others.own.tolist(), 1.0)
-    rows = np.concatenate((no_transport(), *head_rows(laws)))
+    return spreads
+
+
+def head_coordinates(
+    place: HeadPosterior, heads: np.ndarray, unit: np.ndarray, laws: Sequence[HeadLaw]
+) -> HeadCoordinates:
+    """Coordinates in which the posterior of the `heads` (m,), with units `unit` (m,), is nearly normal."""
+    rows, spreads = np.concatenate((no_transport(), *head_rows(laws))), spreads_of(laws)
     if not np.all(np.isfinite(rows)):
         rows, spreads = no_transport(), {}
-    return HeadCoordinates(design.place, unit, rows, spreads)
+    return HeadCoordinates(place, heads, unit, rows, spreads)
 
 
 def learn_head_laws(design: Design, heads: np.ndarray, unit: np.ndarray) -> list[HeadLaw]:
