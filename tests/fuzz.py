@@ -6,6 +6,9 @@ run in a child process, because a crash or a hang ends it: `failures` starts the
 that it did not survive. Each example has random numbers of its own, so any of them can be run alone:
 
     python tests/fuzz.py SUITE FIRST LAST
+
+A suite is one of SUITES, or some of them one after another with their numbers of examples, which then share a
+child: "sample=12 json=25".
 """
 
 from __future__ import annotations
@@ -623,15 +626,18 @@ def run(suite: str, first: int, last: int) -> None:
     os.dup2(2, 1)  # what programs print goes with the messages
     import stanadapt
 
-    make = faults if suite == "faults" else SUITES[suite]
+    plan = _plan(suite, last)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if suite != "faults":
             fit()
             result_file(Path(folder))
-        for i in range(first, last):
+        for place in range(first, last):
+            name, i = plan[place]
+            make = faults if name == "faults" else SUITES[name]
             example = make(np.random.default_rng([SEED, i]), Path(folder))
-            print(json.dumps({"begin": i, "shown": example.shown}), file=report)
+            shown = f"{name} {i}: {example.shown}"
+            print(json.dumps({"begin": place, "shown": shown}), file=report)
             failure = ""
             try:
                 example.call()
@@ -640,7 +646,13 @@ def run(suite: str, first: int, last: int) -> None:
                     failure = f"{type(error).__name__} without a message"
             except BaseException:
                 failure = traceback.format_exc()
-            print(json.dumps({"end": i, "failure": failure}), file=report)
+            print(json.dumps({"end": place, "failure": failure}), file=report)
+
+
+def _plan(suite: str, last: int) -> list[tuple[str, int]]:
+    """The suite and the number there of each example."""
+    parts = [part.partition("=") for part in suite.split()]
+    return [(name, i) for name, _, count in parts for i in range(int(count or last))]
 
 
 # ---- the parent
@@ -670,7 +682,7 @@ def _of_one_child(suite: str, first: int, count: int, seconds: float) -> tuple[i
         assert child.stdout is not None
         reader = threading.Thread(target=_read_lines, args=(child.stdout, lines))
         reader.start()
-        found, at, example, limit = [], first - 1, "the start of the child", STARTING
+        found, at, example, limit = [], first - 1, f"{suite} {first - 1}: the start of the child", STARTING
         try:
             while (line := lines.get(timeout=limit)) is not None:
                 said = json.loads(line)
@@ -679,10 +691,10 @@ def _of_one_child(suite: str, first: int, count: int, seconds: float) -> tuple[i
                 else:
                     limit = STARTING
                     if said["failure"]:
-                        found.append(f"{suite} {at}: {example}\n{said['failure']}")
+                        found.append(f"{example}\n{said['failure']}")
         except queue.Empty:
             child.kill()
-            found.append(f"{suite} {at}: {example}\nno end after {limit} seconds")
+            found.append(f"{example}\nno end after {limit} seconds")
             return at + 1, found
         finally:
             child.wait()
@@ -691,7 +703,7 @@ def _of_one_child(suite: str, first: int, count: int, seconds: float) -> tuple[i
         if child.returncode == 0:
             return count, found
         messages.seek(0)
-        found.append(f"{suite} {at}: {example}\nexit status {child.returncode}\n{messages.read()[-3_000:]}")
+        found.append(f"{example}\nexit status {child.returncode}\n{messages.read()[-3_000:]}")
         return max(at, first) + 1, found
 
 
