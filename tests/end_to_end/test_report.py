@@ -53,6 +53,12 @@ def drawn() -> Any:
     return sample(settings={"step_rate": 0.02})
 
 
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For pages that are looked at for their texts and tables: pictures take nearly all of the time."""
+    monkeypatch.setattr("stanadapt.reports.document.draw_pictures", lambda _: iter(()))
+
+
 @pytest.fixture(scope="module")
 def page(drawn: Any) -> str:
     return stanadapt.report(drawn).html
@@ -139,6 +145,7 @@ def test_what_a_page_has(drawn: Any, page: str) -> None:
     assert 'id="energy"' not in page  # a random walk has none
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_report_is_called_by_its_model(drawn: Any, tmp_path: Path) -> None:
     program = tmp_path / "coins.stan"
     program.write_text(PROGRAM)
@@ -179,6 +186,7 @@ def folded_result(spread: float, shift: float = 0.0) -> Any:
     return container({"posterior": posterior}, {"parameters": '["x"]'})
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_computed_quantities_are_folded_under_the_parameters() -> None:
     page = stanadapt.report(folded_result(10.0)).html
     tables = data_of_tables(page)
@@ -190,6 +198,7 @@ def test_computed_quantities_are_folded_under_the_parameters() -> None:
     assert "<details open>" in stanadapt.report(folded_result(10.0, shift=3.0)).html  # cells are marked
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_digits_agree_within_a_column() -> None:
     def decimals(spread: float) -> list[set[int]]:
         rows = data_of_tables(stanadapt.report(folded_result(spread)).html)["others"]["rows"]
@@ -266,6 +275,7 @@ def test_ten_thousand_parameters_fit() -> None:
     assert len(data_of_tables(page)["summary"]["rows"]) == 10_000
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_rows_with_long_names_are_left_out_in_words() -> None:
     page = stanadapt.report(wide_result(20_000, 8, "<&>" * 50)).html
     assert len(page.encode()) < MOST
@@ -289,6 +299,7 @@ def test_a_hundred_thousand_draws_fit() -> None:
     assert "<img" not in page
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_what_is_larger_than_memory_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thinning, "MOST_NUMBERS", 4 * 60)
     report = stanadapt.report(evil_result())
@@ -297,6 +308,7 @@ def test_what_is_larger_than_memory_is_thinned(monkeypatch: pytest.MonkeyPatch) 
     assert "4 chains of 15" in text
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_draws_on_a_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("stanadapt.run.preparation.memory.MEMORY_BYTES", 1)
     idata = sample(store=tmp_path / "run")
@@ -362,6 +374,7 @@ def test_a_picture_that_fails_is_named(drawn: Any, monkeypatch: pytest.MonkeyPat
     assert "<svg" in report.html
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_save_and_notebooks(drawn: Any, tmp_path: Path) -> None:
     out = tmp_path / "fit.html"
     out.write_text("old")
@@ -417,6 +430,7 @@ def words_of(line: str) -> list[str]:
     return words
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_what_the_lines_lack_is_said() -> None:
     given = sample(inits=np.zeros((2, 2)))
     found = lines(datasets(given), attributes(given))
@@ -429,6 +443,7 @@ def test_what_the_lines_lack_is_said() -> None:
     assert 'class="shell"' not in page
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_result_holds_its_program(tmp_path: Path) -> None:
     program = PROGRAM + "\n// " + "é" * 200_000
     idata = stanadapt.sample(
@@ -443,6 +458,7 @@ def test_a_result_holds_its_program(tmp_path: Path) -> None:
     assert f"The last {len(program) - 150_000} characters are left out." in page
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_the_command(tmp_path: Path, drawn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(drawn, "my fit.nc")
