@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import nbclient
@@ -22,6 +21,29 @@ def run(seed, **keywords):
         target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x), 2, lambda x: -x)
         return stanadapt.sample(target, method="rwm", chains=2, warmup=100, draws=300, seed=seed, **keywords)
 
+"""
+
+
+INTERRUPTED = """
+import os, signal
+calls = 0
+
+def density(x):
+    global calls
+    calls += 1
+    if calls == 20_000:
+        os.kill(os.getpid(), signal.SIGINT)
+    return -0.5 * float(x @ x)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    endless = dict(method="rwm", chains=2, workers=1, warmup=100, draws=10**8, thin=100, progress=False)
+    idata = stanadapt.sample(stanadapt.Target.from_python(density, 2, lambda x: -x), seed=1, **endless)
+"""
+AFTERWARDS = """
+posterior = idata["posterior"]
+after = run(5, progress=False)["posterior"]
+print(posterior.attrs["interrupted"], posterior.sizes["draw"] > 10, after.sizes["draw"])
 """
 
 
@@ -57,6 +79,13 @@ def notebook() -> Any:
         "import os\nos.environ['VSCODE_PID'] = '1'\nidata = run(2);\ndel os.environ['VSCODE_PID']",
         "__vsc_ipynb_file__ = '/home/user/fit.ipynb'\nidata = run(3);\ndel __vsc_ipynb_file__",
         "idata = run(4, progress=False);",
+        # The first figure of a kernel loads the notebook's backend, which must still show the later ones.
+        "stanadapt.plot_chains(idata);",
+        "stanadapt.plot_ess(idata);",
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+        "print(stanadapt.__file__)",
+        INTERRUPTED,
+        AFTERWARDS,
     )
 
 
@@ -110,49 +139,19 @@ def test_a_bar_of_text_without_ipywidgets() -> None:
     assert "IProgress" not in text(cell)  # tqdm's advice to install it
 
 
-def test_a_kernel_runs_this_package(tmp_path: Path) -> None:
-    """Or the tests above would say nothing of the code beside them."""
+def test_a_kernel_runs_this_package(notebook: Any) -> None:
+    """Or the other tests would say nothing of the code beside them."""
     import stanadapt
 
-    cell = execute("print(stanadapt.__file__)")["cells"][1]
-    assert cell["outputs"][0]["text"].strip() == stanadapt.__file__
+    assert notebook["cells"][9]["outputs"][0]["text"].strip() == stanadapt.__file__
 
 
-def test_an_interrupt_of_a_cell_gives_the_draws_so_far() -> None:
+def test_an_interrupt_of_a_cell_gives_the_draws_so_far(notebook: Any) -> None:
     """Jupyter interrupts a cell with SIGINT, here at the 20,000th evaluation. The kernel goes on."""
-    begun = """
-import os, signal
-calls = 0
-
-def density(x):
-    global calls
-    calls += 1
-    if calls == 20_000:
-        os.kill(os.getpid(), signal.SIGINT)
-    return -0.5 * float(x @ x)
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    endless = dict(method="rwm", chains=2, workers=1, warmup=100, draws=10**8, thin=100, progress=False)
-    idata = stanadapt.sample(stanadapt.Target.from_python(density, 2, lambda x: -x), seed=1, **endless)
-"""
-    shown = """
-posterior = idata["posterior"]
-after = run(5, progress=False)["posterior"]
-print(posterior.attrs["interrupted"], posterior.sizes["draw"] > 10, after.sizes["draw"])
-"""
-    cells = execute(begun, shown).cells
-    assert cells[-1]["outputs"][0]["text"].split() == ["1", "True", "300"]
+    assert notebook["cells"][11]["outputs"][0]["text"].split() == ["1", "True", "300"]
 
 
-def test_every_cell_shows_its_picture() -> None:
-    """The first figure of a kernel loads the notebook's backend, which must still show the later ones."""
-    run_twice = execute(
-        "idata = run(1, progress=False)\nstanadapt.plot_chains(idata);",
-        "stanadapt.plot_ess(idata);",
-        "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
-    )
-    pictures = [
-        sum("image/png" in each.get("data", {}) for each in cell["outputs"]) for cell in run_twice.cells[1:]
-    ]
+def test_every_cell_shows_its_picture(notebook: Any) -> None:
+    cells = notebook["cells"][6:9]
+    pictures = [sum("image/png" in each.get("data", {}) for each in cell["outputs"]) for cell in cells]
     assert pictures == [1, 1, 1]

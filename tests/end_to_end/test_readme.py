@@ -5,6 +5,7 @@ The pages that are notebooks run while the site is built; of them only the comma
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import shutil
@@ -14,11 +15,13 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from stanadapt import cli
+import stanadapt
+from stanadapt import api, cli
 from stanadapt.result.container import datasets
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+WARMUP, DRAWS = 1_000, 1_000
 
 # Some of the examples are short, and a funnel is among the models: their runs may have findings.
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
@@ -73,7 +76,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are short where a page does not say how long they are; the defaults are run in other tests."""
+    draw = api.sample
+
+    def sample(*arguments: Any, **keywords: Any) -> Any:
+        given = {name: value for name, value in keywords.items() if value is not None}
+        lengths = {} if "until" in given else {"draws": DRAWS}
+        return draw(*arguments, **{"warmup": WARMUP} | lengths | given)
+
+    for module in (stanadapt, api):
+        monkeypatch.setattr(module, "sample", functools.wraps(draw)(sample))
+
+
+@pytest.mark.usefixtures("folder", "short")
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.name)
 def test_python_runs(page: Page) -> None:
     """All blocks of a page in one namespace, since later ones use the names of earlier ones."""
@@ -87,7 +104,7 @@ def test_python_runs(page: Page) -> None:
             assert posterior.sizes["draw"] > 100
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "short")
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_commands_run(page: Page) -> None:
     """In their order, since some read what others wrote."""
