@@ -79,6 +79,10 @@ CASES = {
 # that depends on how a model is called. The others meet some of it, and all in `make thorough`.
 IN_FULL = ("rwm", "fisher_mala", "fisher_hmc", "mmala", "nuts")
 
+# And with a surrogate, a policy and replicas. What is the same code for all methods meets one of each of
+# these in `make test`: files, columns, limits of settings, short warm-ups, log densities that fail.
+OF_EACH_KIND = (*IN_FULL, "kmc_lite", "rlmh", "tempered")
+
 
 def methods() -> list[str]:
     """Every method there is; one without a case must fail, so this does not ask CASES."""

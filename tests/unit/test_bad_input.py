@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from scipy import stats
 
 import stanadapt
-from cases import kernel_methods, resolve
+from cases import OF_EACH_KIND, kernel_methods, partly_thorough, resolve
 from stanadapt import Posterior, check, samplers
 from stanadapt.errors import (
     ArgumentError,
@@ -172,7 +173,9 @@ def _ends(sampler):
             yield name, min(high, 1e308)
 
 
-@pytest.mark.parametrize("method", METHODS)
+# `TestSettings` has every setting of every method; what a chain makes of those at their limits is run for one
+# method of each kind, and for the others in `make thorough`, where many rungs take longest.
+@pytest.mark.parametrize("method", partly_thorough(METHODS, {*OF_EACH_KIND} - {"tempered"}))
 def test_settings_that_are_just_allowed(method):
     """A reasonable chain is not to be expected, but one that ends well."""
     two = Posterior("parameters { vector[2] x; } model { x ~ normal(0, 1); }")
@@ -435,7 +438,7 @@ def test_no_gradient_at_the_start():
     assert datasets(draw(code))["posterior"]["x"].shape == (2, 50)  # this method needs none
 
 
-@pytest.mark.parametrize("method", kernel_methods())
+@pytest.mark.parametrize("method", partly_thorough(kernel_methods(), OF_EACH_KIND))
 def test_rejections_while_sampling_are_counted(method):
     code = 'parameters { real x; } model { if (x > 1) reject("x is too large"); x ~ normal(0, 1); }'
     result = draw(code, method=method, warmup=200, draws=200)
@@ -586,7 +589,7 @@ def test_no_warmup_and_one_draw():
     assert result["posterior"]["x"].shape == (1, 1)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", partly_thorough(METHODS, OF_EACH_KIND))
 @pytest.mark.parametrize("warmup", [0, 1, 7])
 def test_hardly_any_warmup(posterior, method, warmup):
     result = datasets(draw(posterior, method=method, warmup=warmup, draws=3, save_warmup=True))
@@ -634,12 +637,43 @@ CRASHES = {
 }
 
 
-@pytest.mark.parametrize("code", CRASHES.values(), ids=CRASHES)
-def test_no_crash_and_no_hang(code):
-    """In a process of its own, so that a segmentation fault is a failed test."""
-    body = textwrap.indent(textwrap.dedent(code).strip(), "    ")
-    ending = "except stanadapt.StanAdaptError as error:\n    print(error)\n    sys.exit(3)\n"
-    script = f"import sys\nimport stanadapt\ntry:\n{body}\n{ending}"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 3, done.stderr
-    assert "Traceback" not in done.stderr
+# Each in a fork of a process that has imported and run: a segmentation fault is the end of that fork alone.
+FORKS = """
+import json, os, sys
+import stanadapt
+
+normal = "parameters { real x; } model { x ~ std_normal(); }"
+stanadapt.sample(normal, method="fisher_mala", chains=2, warmup=5, draws=5, progress=False)
+for name, code in json.load(sys.stdin).items():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(writer, 2)
+        os.close(reader), os.close(writer)
+        try:
+            exec(code, {"stanadapt": stanadapt, "sys": sys})
+        except stanadapt.StanAdaptError:
+            os._exit(3)
+        except SystemExit as end:
+            os._exit(end.code)
+        except BaseException as error:
+            print(f"Traceback of a {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        os._exit(0)
+    os.close(writer)
+    with open(reader, errors="replace") as pipe:
+        said = pipe.read()
+    print(json.dumps([name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said]), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="forks of POSIX")
+def test_no_crash_and_no_hang():
+    codes = {name: textwrap.dedent(code) for name, code in CRASHES.items()}
+    command = [sys.executable, "-c", FORKS]
+    done = subprocess.run(command, input=json.dumps(codes), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    ends = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert [name for name, _, _ in ends] == [*CRASHES]
+    for name, status, said in ends:
+        assert status == 3, (name, said)
+        assert "Traceback" not in said, name
