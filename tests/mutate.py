@@ -36,7 +36,7 @@ def unit(file: str, *names: str) -> tuple[str, ...]:
     return tuple(f"unit/{file}.py::{name}" for name in names)
 
 
-def law(method: str, target: str = "gaussian") -> tuple[str, ...]:
+def law(method: str, target: str = "skewed") -> tuple[str, ...]:
     """The invariance of a method with its default settings."""
     name = "test_frozen_kernel_leaves_the_law_invariant"
     return (f"statistical/test_invariance.py::{name}[{method}-{{}}-{target}]",)

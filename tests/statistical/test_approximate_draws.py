@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from cases import partly_thorough, thorough
 from moments import LEVEL, limit
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -79,7 +80,7 @@ def test_weighted_moments_of_laplace(model: str, seed: int) -> None:
 @pytest.mark.data
 @pytest.mark.seeds(2, rate=0.0)
 @pytest.mark.parametrize("name", ["laplace", "pathfinder"])
-@pytest.mark.parametrize("entry", NEARLY_NORMAL)
+@pytest.mark.parametrize("entry", partly_thorough(NEARLY_NORMAL, NEARLY_NORMAL[-3:]))
 def test_nearly_normal_posteriors_of_posteriordb(entry: str, name: str, posteriordb: Path, seed: int) -> None:
     """Means within a third of a standard deviation, deviations within a third, and a Pareto k below one.
 
@@ -131,8 +132,15 @@ def test_a_hierarchy_in_learnt_coordinates(model: str, seed: int) -> None:
 
 
 @pytest.mark.seeds(2, 3, rate=0.01)  # LEVEL by the normal limit; 2 of 300 runs with other seeds
-@pytest.mark.parametrize("name", ["optimize", "laplace", "pathfinder"])
-@pytest.mark.parametrize("argument", ["inits", "warm"])
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("warm", "laplace"),  # that takes most along
+        ("inits", "pathfinder"),
+        *(thorough("warm", name) for name in ("optimize", "pathfinder")),
+        *(thorough("inits", name) for name in ("optimize", "laplace")),
+    ],
+)
 def test_runs_that_begin_with_an_approximation_have_the_posterior_s_moments(
     name: str, argument: str, seed: int
 ) -> None:

@@ -268,6 +268,8 @@ def test_p_values_are_uniform_under_uniform_ranks(test: object, seed: int) -> No
         assert abs(np.sum(found <= level) - expected) < 4 * error
 
 
+# Of the data sets of `make calibrate`, and of no sampler.
+@pytest.mark.thorough
 def test_the_truth_has_the_exact_law_of_a_walks_scales() -> None:
     """Over data sets the exact distribution functions at the truth are uniform, or the law is another one."""
     simulations = [simulation("random_walk", replicate) for replicate in range(REPLICATES // 4)]

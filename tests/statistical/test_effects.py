@@ -143,7 +143,7 @@ def known(upper: float = np.inf) -> tuple[dict[str, Any], list[np.ndarray]]:
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
 @pytest.mark.parametrize(
     "program",
-    [CENTRED, NOT_CENTRED, SCALARS, BOUNDED, BOUNDED_NOT_CENTRED],
+    [CENTRED, thorough(NOT_CENTRED), thorough(SCALARS), BOUNDED, thorough(BOUNDED_NOT_CENTRED)],
     ids=["centred", "not centred", "scalars", "bounded", "bounded, not centred"],
 )
 def test_scales_and_the_correlation_have_their_law(program: str, seed: int) -> None:

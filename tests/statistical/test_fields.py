@@ -220,6 +220,8 @@ def with_gaps() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return data, quantiles_of_two(log_density, (-6.0, 2.0), (-2.0, 4.0))
 
 
+# `make test` has the walk with missing data below, whose latents without data are the same ones.
+@pytest.mark.thorough
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
 def test_a_series_with_gaps_is_right(seed: int) -> None:
     """Latents that have no data take no part in the field, or their law is that of the others."""
@@ -278,6 +280,9 @@ def two_series() -> tuple[dict[str, Any], list[tuple[np.ndarray, np.ndarray]]]:
     return {"T": n, "y": y}, [law(values) for values in y.T]
 
 
+# `make test` has the law of five scales and a noise (test_panels.py), and that two pairs have a law each
+# (unit/test_head_law.py).
+@pytest.mark.thorough
 @pytest.mark.seeds(1, rate=RATE)
 def test_each_of_two_series_has_the_law_of_its_scales(seed: int) -> None:
     """Four heads of one field, and each pair has a tail of its own: only one of them had a law."""
@@ -318,6 +323,9 @@ def coefficients() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return {"T": n, "x": x, "y": y}, quantiles_of_two(log_density, (-6.0, 3.0), (-6.0, 3.0))
 
 
+# `make test` sees that such innovations are standard normal (unit/test_innovations.py), and that a regression
+# with more of them has a field for each coefficient (unit/test_many_heads.py).
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("declaration", "steps"),
     [("matrix[T, 2] z;", "z[, k]"), ("matrix[2, T] z;", "z[k]")],
@@ -351,6 +359,8 @@ def sums_of_sums() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return {"T": n, "y": y}, quantiles_of_two(log_density, (-7.0, 1.0), (-1.5, 1.5))
 
 
+# `make test` has the innovations of a short series below, and those of two terms in unit/test_innovations.py.
+@pytest.mark.thorough
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_sums_of_sums_have_the_law_of_their_scales(seed: int) -> None:
     """Innovations of which a term depends on the two before: regressions that answers tell to few digits.
@@ -383,6 +393,9 @@ def trend() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return {"T": n, "y": y}, quantiles_of_two(log_density, (-9.0, 1.5), (-2.0, 1.5))
 
 
+# `make test` compares the law of the heads of such a trend with its exact density, in its necks above all
+# (unit/test_field_learning.py).
+@pytest.mark.thorough
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
 def test_a_trend_has_the_law_that_its_filter_gives(seed: int) -> None:
     """Latents of two variables, of which one has fixed steps: factors with fill, and two heads.
@@ -493,6 +506,8 @@ def process() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return {"N": n, "t": t, "y": y}, quantiles_of_two(log_density, (-3.5, 3.5), (-2.5, 2.5))
 
 
+# `make test` sees that such a process is standard normal wherever its heads are (unit/test_dense_fields.py).
+@pytest.mark.thorough
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_a_gaussian_process_has_the_law_of_its_heads(seed: int) -> None:
     """A dense precision, which changes with both heads: where its law is wrong, a chain stands still."""

@@ -21,6 +21,7 @@ import pytest
 from scipy import stats
 
 import stanadapt
+from cases import thorough
 from frozen import move_exact_draws
 from hierarchies import two_level_program
 from shares import PROBABILITIES, errors, quantiles
@@ -179,8 +180,11 @@ def test_the_horseshoe_is_right(seed: int) -> None:
 
 
 @pytest.mark.seeds(1, 2, 4, 5, rate=RATE)
-@pytest.mark.parametrize("upper_centred", [True, False], ids=["upper centred", "upper not"])
-@pytest.mark.parametrize("centred", [True, False], ids=["centred", "not"])
+@pytest.mark.parametrize(
+    ("centred", "upper_centred"),
+    [(True, True), (False, False), thorough(True, False), thorough(False, True)],
+    ids=["centred-upper centred", "not-upper not", "centred-upper not", "not-upper centred"],
+)
 def test_two_levels_are_right_from_neck_to_mouth(centred: bool, upper_centred: bool, seed: int) -> None:
     """Two funnels, one upon the other: a member has the location of its group, which is moved itself.
 
@@ -201,7 +205,7 @@ def test_two_levels_are_right_from_neck_to_mouth(centred: bool, upper_centred: b
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(VOLATILITY, id="centred"),
+        pytest.param(VOLATILITY, id="centred", marks=pytest.mark.thorough),
         pytest.param(STANDARDISED, id="standardised", marks=pytest.mark.thorough),
     ],
 )

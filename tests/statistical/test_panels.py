@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cases import partly_thorough
 from fits import run
 from shares import finer, largest_error, quantiles, quantiles_of_two
 
@@ -118,7 +119,7 @@ def laws(shared: bool) -> list[np.ndarray]:
     return found if shared else found[:-1]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", partly_thorough(PROGRAMS, ("one noise",)))
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_walks_with_a_scale_each_have_the_law_of_their_scales(seed: int, name: str) -> None:
     """Five heads and more, of which one may be that of all series: all fields pass their scores on to it."""
@@ -146,6 +147,8 @@ def one_scale() -> tuple[dict[str, Any], list[np.ndarray]]:
     return {"T": LENGTH, "K": MANY, "y": y}, marginals([one.T for one in each], log_e, log_s)
 
 
+# `make test` has the walks with a noise that all share above.
+@pytest.mark.thorough
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_many_walks_of_one_scale_have_its_law(seed: int) -> None:
     """While the field of one is learned, the latents of all others hold the scale, which is loosened."""

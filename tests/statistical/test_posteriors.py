@@ -26,18 +26,20 @@ MODELS = Path(__file__).parents[2] / "models"
 
 
 SLOWEST = ("kmc_finite", "kmc_lite")
-WITH_ALL = ("rwm", "fisher_mala", "fisher_hmc")  # without a gradient, with one, with many
+WITH_ALL = ("fisher_mala", "fisher_hmc")  # with one gradient, and with many
+USUAL = "linear_regression"
 
 
 def runs() -> Iterator[Any]:
-    """Each method with its models; but those not of WITH_ALL with one of them, in turn.
+    """Each method with its models; but those not of WITH_ALL with one of them, which costs little.
 
     `make test` leaves kmc_finite and kmc_lite, the slowest by far, to an exact law (test_noisy.py).
     """
-    for i, method in enumerate(methods()):
+    for method in methods():
         models = CASES[method].models if method in CASES else ()
-        for j, model in enumerate(models):
-            is_kept = method in WITH_ALL or (j == i % len(models) and method not in SLOWEST)
+        for model in models:
+            is_usual = model == (USUAL if USUAL in models else models[0])
+            is_kept = method in WITH_ALL or (is_usual and method not in SLOWEST)
             yield pytest.param(method, model, marks=() if is_kept else pytest.mark.thorough)
 
 

@@ -47,13 +47,13 @@ def replays(posterior: stanadapt.Posterior, method: str, seed: int, settings: An
     ("method", "target"),
     [
         ("fisher_hmc", "eight_schools"),
-        ("fisher_hmc", FUNNEL),
-        ("fisher_hmc", HEAVY),
+        thorough("fisher_hmc", FUNNEL),
+        thorough("fisher_hmc", HEAVY),
         thorough("fisher_mala", "correlated_gaussian"),
         thorough("fisher_mala", HEAVY),
         thorough("arwmh", "eight_schools"),
         thorough("hmc", "correlated_gaussian"),
-        ("nuts", "eight_schools"),
+        thorough("nuts", "eight_schools"),
     ],
 )
 def test_nothing_is_said_of_sound_runs(method: str, target: str, seed: int) -> None:

@@ -271,6 +271,8 @@ def test_weights_of_modes_and_the_evidence(name: str, seed: int) -> None:
     )
 
 
+# `make test` has the evidence of modes above.
+@pytest.mark.thorough
 @pytest.mark.seeds(1, rate=0.01)
 def test_the_evidence_of_thousands_of_observations(seed: int) -> None:
     """The log evidence is about -11,500, and rungs differ by more than the logs of the smallest numbers."""
@@ -318,6 +320,8 @@ def searched_modes(seeds: range, chains: int) -> list[bool]:
     return found
 
 
+# `make test` has the searches of unit/test_strange_points.py, and modes far away in test_findings.py.
+@pytest.mark.thorough
 @pytest.mark.seeds(1, rate=0.015)
 def test_the_search_before_a_run_finds_a_narrow_mode_behind_others(seed: int) -> None:
     """78 of 96 searches with the evaluations of four chains do; none of 16 if it climbs from usual points."""

@@ -8,6 +8,7 @@ another seed.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import CASES, partly_thorough
+from cases import CASES, partly_thorough, thorough
 from exact import CHOL, gaussian
 from moments import LEVEL, limit, model_z_scores, z_scores
 from stanadapt import samplers
@@ -34,14 +35,23 @@ WRONG = {
 }
 
 
+def each_and_all(methods: Iterable[str], cases: Iterable[str]) -> Iterator[Any]:
+    """One method with all cases, and each method with the last of them; `make thorough` has all pairs."""
+    *_, last = cases = list(cases)
+    for method in methods:
+        for case in cases:
+            yield (pytest.param if method == "fisher_hmc" or case == last else thorough)(method, case)
+
+
 def fit(model: Any, data: Any, **keywords: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
         return stanadapt.sample(model, data, progress=False, **keywords)
 
 
-# `make thorough` has the two that take longest, mmala and tempered.
-KEPT = [method for method in ABLE if method not in ("mmala", "tempered")]
+# Of those that take a step size, and of those that take a metric: walks, Langevin steps and trajectories.
+# `make thorough` has the others.
+KEPT = ("rwm", "fisher_mala", "fisher_hmc", "gad_mala_fast")
 
 
 @pytest.mark.seeds(2, rate=LEVEL)
@@ -57,7 +67,7 @@ def test_moments_of_models(method: str, seed: int) -> None:
 
 
 @pytest.mark.seeds(2, rate=LEVEL)
-@pytest.mark.parametrize("method", ["fisher_hmc", "ada_mala", "arwmh"])
+@pytest.mark.parametrize("method", ["fisher_hmc", thorough("ada_mala"), "arwmh"])
 def test_moments_in_coordinates_that_were_learnt(method: str, seed: int) -> None:
     """A funnel, whose variance a random walk does not find without them.
 
@@ -77,8 +87,7 @@ def test_moments_in_coordinates_that_were_learnt(method: str, seed: int) -> None
 
 
 @pytest.mark.seeds(2, rate=LEVEL)
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("method", CHECKED)
+@pytest.mark.parametrize(("method", "wrong"), [*each_and_all(CHECKED, WRONG)])
 def test_a_wrong_metric_is_noticed(method: str, wrong: str, seed: int) -> None:
     earlier = fit(EXACT.target, None, method="fisher_hmc", draws=500, seed=seed - 1)
     groups = datasets(earlier)
@@ -100,8 +109,9 @@ SHIFTS = {
 
 
 @pytest.mark.seeds(2, rate=LEVEL)
-@pytest.mark.parametrize("shift", SHIFTS)
-@pytest.mark.parametrize("method", ["fisher_hmc", "fisher_mala", "ada_mala", "amala"])
+@pytest.mark.parametrize(
+    ("method", "shift"), [*each_and_all(["fisher_hmc", "fisher_mala", "ada_mala", "amala"], SHIFTS)]
+)
 def test_another_posterior(method: str, shift: str, seed: int) -> None:
     """Starts, metric and step sizes are those of a standard normal one."""
     program = "data { vector[3] m; vector[3] s; } parameters { vector[3] x; } model { x ~ normal(m, s); }"
