@@ -406,6 +406,8 @@ class TestToy:
             np.ascontiguousarray(s.T), np.ascontiguousarray(a.T), cls.reward(s, a), np.array([memory.n + n])
         )
 
+    # `make test` has that it is the gradient of the critic's mean, which is exact.
+    @pytest.mark.thorough
     def test_deterministic_policy_gradient_is_that_of_the_return(self) -> None:
         """The critic has learnt the true Q at noisy actions; J by differences of the true reward."""
         rng = np.random.default_rng(1)

@@ -189,7 +189,7 @@ def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "damage",
-    [truncate, flip, lambda _: b"", thorough(lambda data: bytes(len(data)))],
+    [truncate, flip, thorough(lambda _: b""), thorough(lambda data: bytes(len(data)))],
     ids=["truncated", "flipped", "empty", "zeros"],
 )
 def test_a_damaged_file_is_compiled_again_and_replaced(damage: object, kernel_folder: Path) -> None:

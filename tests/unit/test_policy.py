@@ -14,7 +14,7 @@ from scipy import optimize, stats
 import cases
 import stanadapt
 from broken import broken_sampler
-from cases import learnt_state, p_values_after, resolve
+from cases import learnt_state, p_values_after, resolve, thorough
 from exact import Exact, gaussian
 from stanadapt import samplers
 from stanadapt.errors import ArgumentError, InitializationError, StanAdaptWarning
@@ -449,7 +449,7 @@ def _is_kept(sampler: Any, settings: Any, exact: Exact, learner: Any = None) -> 
 
 
 @pytest.mark.usefixtures("ruin")
-@BOTH
+@pytest.mark.parametrize("method", ["rlmh", thorough("rlmh_mala")])
 def test_ruined_policies_leave_the_law_invariant(method: str) -> None:
     assert _is_kept(*resolve(method, ALONE), gaussian())
 
@@ -569,7 +569,7 @@ def test_proposals_of_density_zero_do_not_end_learning(method: str, faithful: bo
 
 
 @FAITHFUL
-@BOTH
+@pytest.mark.parametrize("method", ["rlmh", thorough("rlmh_mala")])
 def test_draws_do_not_depend_on_blocks_workers_or_processes(
     method: str, faithful: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 import stanadapt
-from cases import resolve
+from cases import partly_thorough, resolve, thorough
 from exact import Exact, gaussian
 from stanadapt import samplers
 from stanadapt.errors import ArgumentError, StanAdaptWarning
@@ -22,6 +22,8 @@ from stanadapt.samplers import kamh
 from stanadapt.trace import Trace, empty_trace
 
 METHODS = ["kamh", "kmc_lite", "kmc_finite"]
+# What kmc_lite and kmc_finite have in common stands in one file: `make test` asks one of them.
+MOSTLY = partly_thorough(METHODS, ("kamh", "kmc_lite"))
 POLICIES = ["rlmh", "rlmh_mala"]  # refit once, when their warm start ends; see test_policy.py
 SMALL = {"kamh": {"subsample": 40}, "kmc_lite": {"subsample": 40}, "kmc_finite": {"basis": 30}}
 
@@ -63,7 +65,7 @@ def test_draws_do_not_depend_on_where_blocks_end(method: str, faithful: bool) ->
     assert state.history.t == other_state.history.t == 700
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MOSTLY)
 def test_draws_do_not_depend_on_workers(method: str) -> None:
     exact = gaussian()
     runs = [draw(exact.target, method, workers=n, chains=3, settings=SMALL[method]) for n in (1, 2)]
@@ -71,7 +73,8 @@ def test_draws_do_not_depend_on_workers(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "processes"), [*((method, False) for method in METHODS), ("kmc_finite", True)]
+    ("method", "processes"),
+    [("kamh", False), ("kmc_lite", False), thorough("kmc_finite", False), ("kmc_finite", True)],
 )
 def test_blas_has_one_thread_where_chains_run(method: str, processes: bool) -> None:
     """Asked in the target itself, of all BLAS libraries that are loaded; more threads would change draws."""
@@ -88,7 +91,7 @@ def test_blas_has_one_thread_where_chains_run(method: str, processes: bool) -> N
         draw(target, method, warmup=20, draws=5, workers=2)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MOSTLY)
 def test_what_is_learnt_is_frozen_unless_vanishing(method: str) -> None:
     fits = {}
     for vanishing in (False, True):
@@ -101,7 +104,7 @@ def test_what_is_learnt_is_frozen_unless_vanishing(method: str) -> None:
     assert fits[True, 3_000] > 1_000
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", MOSTLY)
 def test_vanishing_adaptation_goes_on_learning_ever_more_rarely(method: str) -> None:
     """Updates come with probability t^-1/2: about 2 (sqrt(3000) - sqrt(500)) of them from 500 to 3000."""
     state, _ = advanced(method, SMALL[method] | {"faithful": True}, [100], gaussian())
@@ -183,8 +186,15 @@ def test_singular_systems_are_counted(method: str) -> None:
     assert np.all(np.isfinite(idata["posterior"]["x"]))
 
 
-@pytest.mark.parametrize("kernel", ["gaussian", "rational_quadratic"])
-@pytest.mark.parametrize("method", ["kmc_lite", "kmc_finite"])
+@pytest.mark.parametrize(
+    ("method", "kernel"),
+    [
+        ("kmc_lite", "rational_quadratic"),
+        ("kmc_finite", "gaussian"),
+        thorough("kmc_lite", "gaussian"),
+        thorough("kmc_finite", "rational_quadratic"),
+    ],
+)
 def test_trajectories_are_worth_more_than_a_walk(method: str, kernel: str) -> None:
     """On a Gaussian the squared jumps are several times those of the best random walk, 1.33 at d = 3."""
     sampler, settings = resolve(method, {"kernel": kernel})

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cases import partly_thorough
 from stanadapt.transport.bend import Bend, bend, bend_rows, bends_of, learn_bends, unbend
 from stanadapt.transport.composition import points_in_z, transport_draws
 from stanadapt.transport.fields.head_law import LOWEST, fit_bend
@@ -55,7 +56,7 @@ def test_bends_are_rows_of_a_map() -> None:
     assert bends_of(bend_rows(bends)) == bends
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", partly_thorough(LONG, ("log-gamma(1/2)", "gumbel")))
 def test_one_long_tail_is_seen_in_a_window_and_made_normal(name: str) -> None:
     """100 draws show it in nine of ten coordinates; a quarter of the divergence is left in other draws."""
     law, score, side = LONG[name]

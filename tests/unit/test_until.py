@@ -400,7 +400,7 @@ def smaller_size(draws):
     return float(min(found.ess_bulk.min(), found.ess_tail.min()))
 
 
-@pytest.mark.parametrize("goal", ["ess 400, rhat 1.01", "mcse mu 0.03, rhat 1.01"])
+@pytest.mark.parametrize("goal", [thorough("ess 400, rhat 1.01"), "mcse mu 0.03, rhat 1.01"])
 def test_thinned_figures_are_on_the_safe_side(posterior, goal):
     """Of slow chains that are much longer than the goal needs."""
     until, errors, sizes = Until.parse(goal), [], []
