@@ -1,7 +1,8 @@
 # make demo   set up .venv, fit models/eight_schools, print the summary, write fit.nc and trace.png
 # make check  set up .venv with the test tools and run the unit tests: two minutes where kernels are compiled
 # make test   the same with all tests, in one process more than there are cores
-# make thorough   what make test leaves out: slighter faults, more models of each method, more of the papers' tables
+# make thorough   what has a cheaper relative in make test: slighter faults, more methods of each kind, more models of
+#   each method, more settings and signals, more of the papers' tables
 # make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"; BATCH=1, 2 and so
 #   on have 400 other data sets of each model
 # make proof   run the statistical tests with 50 other seeds, or SEEDS=20, and count what fails; hours, so name TESTS

@@ -232,6 +232,8 @@ def test_equal_weights_change_no_summary() -> None:
     assert row["ess_tail"] == pytest.approx(1000, rel=0.05)
 
 
+# `make test` has the moments of a banana, weighted and in learnt coordinates (test_approximate_draws.py).
+@pytest.mark.thorough
 def test_a_banana_is_normal_in_learnt_coordinates() -> None:
     plain = quiet(stanadapt.laplace, *files("banana"), learn=False)
     learnt = stanadapt.laplace(*files("banana"), seed=1)

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import stanadapt
+from cases import thorough
 from moments import LEVEL, limit, model_z_scores
 from stanadapt import Posterior, Target, cli, samplers
 from stanadapt.errors import ArgumentError, InitializationError
@@ -116,7 +117,7 @@ def test_facts_of_a_gaussian() -> None:
     assert facts.seconds > 0.0
 
 
-@pytest.mark.parametrize("target", [JUMPS, Target.from_python(log_density, 3, lambda x: x)])
+@pytest.mark.parametrize("target", [JUMPS, thorough(Target.from_python(log_density, 3, lambda x: x))])
 def test_a_gradient_that_leads_nowhere_is_told_by_the_steps(target: Any) -> None:
     for seed in range(3):
         assert auto.choose(looked(target, seed)).method == "rlmh"
@@ -225,6 +226,8 @@ def test_python_targets(target: Target, method: str) -> None:
     assert datasets(idata)["posterior"].attrs["method"] == method
 
 
+# `make test` has draws with one worker and with two above, and processes in test_python_processes.py.
+@pytest.mark.thorough
 def test_python_target_in_processes() -> None:
     target = Target.from_python(log_density, 3, lambda x: -x)
     one, two = (stanadapt.sample(target, **(RUN | {"workers": workers})) for workers in (1, 2))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from cases import thorough
 from dask_workers import clients_of_two_workers
 from stanadapt.errors import ArgumentError, FindingsWarning, InitializationError
 from stanadapt.result.container import attributes, datasets
@@ -91,7 +92,7 @@ def test_goals_are_about_all_chains(client: Any) -> None:
     assert attributes(here)["until_reason"] == attributes(there)["until_reason"]
 
 
-@pytest.mark.parametrize("pooled", [False, True], ids=["apart", "pooled"])
+@pytest.mark.parametrize("pooled", [thorough(False), True], ids=["apart", "pooled"])
 def test_workers_that_die_cost_no_draws(pooled: bool, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are killed when the first segment has come back, and their copies of the model are lost.
 

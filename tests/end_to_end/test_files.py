@@ -18,6 +18,7 @@ import xarray
 from click.testing import CliRunner
 
 import stanadapt
+from cases import thorough
 from kernels import copy_kernels
 from stanadapt import check, cli
 from stanadapt.errors import OutputError
@@ -246,7 +247,7 @@ print(datasets(idata)["posterior"].sizes["draw"], len(stanadapt.diagnose(idata))
 """
 
 
-@pytest.mark.parametrize("home", [None, "/proc/nowhere"])
+@pytest.mark.parametrize("home", [thorough(None), "/proc/nowhere"])
 def test_a_user_without_a_home_or_a_name(home: str | None, tmp_path: Path) -> None:
     """As in containers; arviz 0.23 cannot be imported there by itself."""
     environment = dict(os.environ)

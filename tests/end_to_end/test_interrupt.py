@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from cases import thorough
 from stanadapt import samplers
 from stanadapt.errors import ArgumentError
 from stanadapt.result import files
@@ -118,7 +119,8 @@ class Child:
         return self.process.returncode, stdout, "".join(self.said) + stderr
 
 
-@pytest.mark.parametrize("mode", ["threads", "processes", "python"])
+# Processes that have Python's functions have signals of their own in test_signals.py.
+@pytest.mark.parametrize("mode", ["threads", "processes", thorough("python")])
 def test_draws_so_far_are_returned(mode: str, tmp_path: Path) -> None:
     child = Child(RUN, CODE, tmp_path / "fit.nc", mode, 2_000, ENDLESS)
     child.wait_for(" sampling, accept")
@@ -146,7 +148,7 @@ def test_draws_so_far_are_returned(mode: str, tmp_path: Path) -> None:
     assert stanadapt.diagnose(idata)[0].kind == "interrupted"
 
 
-@pytest.mark.parametrize("mode", ["threads", "processes"])
+@pytest.mark.parametrize("mode", ["threads", thorough("processes")])
 def test_in_warm_up_there_are_no_draws(mode: str, tmp_path: Path) -> None:
     child = Child(RUN, CODE, tmp_path / "fit.nc", mode, ENDLESS, 100)
     child.wait_for("warm-up, accept")
@@ -188,7 +190,7 @@ def test_worker_processes_send_only_the_rows_they_wrote() -> None:
         assert (len(draws.values), len(draws.x), len(draws.stats["lp"])) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("chains", [1, 2])  # in a thread, in processes
+@pytest.mark.parametrize("chains", [1, thorough(2)])  # in a thread, in processes
 def test_second_interrupt_is_raised_though_a_chain_hangs(chains: int) -> None:
     child = Child(STUCK, chains)
     child.wait_for("stuck")

@@ -461,6 +461,8 @@ def test_an_endless_fit_is_ended_and_the_others_go_on(workers: int) -> None:
     np.testing.assert_array_equal(mu(found["e"]), mu(alone["e"]))
 
 
+# `make test` has an endless fit above; both are ended from outside of their process.
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_an_endless_fit_that_holds_pythons_lock_is_ended() -> None:
     """No thread of Python's has a turn while the pattern is searched for, which takes for ever."""
@@ -484,6 +486,8 @@ transformed data { real s = 0; if (endless == 1) { while (s < 1) { s += 1e-300; 
 parameters { real mu; } model { mu ~ normal(s, 1); }"""
 
 
+# `make test` has a later fit that is endless above.
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_a_first_fit_that_is_endless_when_it_is_opened_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing could end it in this process, which compiles what the fits need and so opens no model."""

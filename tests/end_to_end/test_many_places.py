@@ -91,6 +91,8 @@ for key, result in sorted(results, key=lambda pair: pair[0]):
 """
 
 
+# `make test` has fits that are ended with their process, and others that go on, in test_many.py.
+@pytest.mark.thorough
 def test_a_fit_that_kills_its_process_has_an_error_and_no_other_does() -> None:
     status, stdout, stderr = Child(CRASH).end()
     assert status == 0, stderr
@@ -125,7 +127,8 @@ print(sorted(came))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked for in /proc")
-@pytest.mark.parametrize("workers", [thorough(1), 2])
+# Signals to fits in processes are in test_signals_in_loops.py.
+@pytest.mark.parametrize("workers", [1, thorough(2)])
 def test_ctrl_c_ends_with_the_fits_that_are_done(workers: int, tmp_path: Path) -> None:
     child = Child(LONG, tmp_path, workers)
     child.wait_for("asked")

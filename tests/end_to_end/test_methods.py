@@ -1,4 +1,8 @@
-"""Every method once, from the front door to a file and back, with the arviz that is installed."""
+"""Methods from the front door to a file and back, with the arviz that is installed.
+
+`make test` takes one of each kind: that each method runs from the front door, test_posteriors.py and
+test_noisy.py see too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import methods
+from cases import OF_EACH_KIND, methods, partly_thorough
 from stanadapt import samplers
 from stanadapt.result.container import container, datasets, has_datatree
 from stanadapt.result.files import read
@@ -24,7 +28,7 @@ DATA = {"n": 8, "y": [2.1, 3.4, 1.9, 2.8, 3.0, 2.2, 2.6, 3.1]}
 
 
 @pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")  # the runs are short
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("method", partly_thorough(methods(), OF_EACH_KIND))
 def test_a_run_to_a_file_and_back(method: str, tmp_path: Path) -> None:
     idata = stanadapt.sample(
         CODE,

@@ -14,7 +14,7 @@ import pytest
 import xarray
 
 import stanadapt
-from cases import methods, partly_thorough
+from cases import methods, partly_thorough, thorough
 from stanadapt.diagnostics.statistics import row_names, rows_of
 from stanadapt.diagnostics.worst import Ranking
 from stanadapt.errors import ArgumentError, StanAdaptError
@@ -695,7 +695,9 @@ def test_figures_have_the_size_that_is_asked_for() -> None:
     assert tuple(axes[0, 0].figure.get_size_inches()) == (3.0, 2.0)
 
 
-@pytest.mark.parametrize("name", ["$\\frac{1}$", "<script>", "\x1b[31m", "_hidden", "a/b\\c"])
+@pytest.mark.parametrize(
+    "name", ["$\\frac{1}$", "<script>", thorough("\x1b[31m"), thorough("_hidden"), thorough("a/b\\c")]
+)
 def test_names_of_users_are_texts(name: str) -> None:
     """matplotlib takes dollars for mathematics and would fail at some of it."""
     x = normal(4, 50, 1)

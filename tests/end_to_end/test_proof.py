@@ -66,7 +66,7 @@ def test_without_the_option_tests_have_their_own_seeds(project: pytest.Pytester)
     project.runpytest_subprocess("-p", "no:xdist").assert_outcomes(passed=7)
 
 
-@pytest.mark.parametrize("workers", [thorough("0"), "2"])
+@pytest.mark.parametrize("workers", ["0", thorough("2")])
 def test_failures_with_other_seeds_are_counted(workers: str, project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("--proof=10", "--tb=no", f"-n{workers}")
     result.assert_outcomes(passed=25, failed=15, deselected=1 if workers == "0" else 0)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from cases import thorough
 from stanadapt import Target
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
 from stanadapt.result.container import datasets
@@ -44,7 +45,7 @@ def assert_same(one, other):
             np.testing.assert_array_equal(ones[group][name], others[group][name], err_msg=name)
 
 
-@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("noisy", [thorough(False), True])
 def test_draws_do_not_depend_on_workers(noisy):
     """A chain's random numbers are its own, those of the estimate too."""
     calls = []

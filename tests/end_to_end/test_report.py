@@ -286,6 +286,8 @@ def test_rows_with_long_names_are_left_out_in_words() -> None:
     assert shown == sorted(shown, reverse=True)  # the worst are there
 
 
+# `make test` has ten thousand parameters above, and pictures of too many points below.
+@pytest.mark.thorough
 def test_a_hundred_thousand_draws_fit() -> None:
     rng = np.random.default_rng(2)
     x = rng.normal(size=(4, 100_000))

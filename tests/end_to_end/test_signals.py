@@ -20,6 +20,7 @@ import pytest
 from test_interrupt import CODE, ENDLESS, TALKATIVE, Child
 
 import stanadapt
+from cases import partly_thorough
 from stanadapt import runs
 from stanadapt.errors import FindingsWarning, OutputError
 from stanadapt.result import build, files
@@ -185,7 +186,8 @@ def test_a_worker_that_fails_as_its_parent_ends_leaves_no_files(moment: str, tmp
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+# Ctrl-C is in test_interrupt.py.
+@pytest.mark.parametrize("number", partly_thorough(SIGNALS, (signal.SIGTERM,)))
 def test_command_writes_the_file_and_says_which_signal(number: int, tmp_path: Path) -> None:
     (tmp_path / "model.stan").write_text(CODE)
     child = Child(

@@ -14,7 +14,7 @@ import pytest
 
 import stanadapt
 import stores
-from cases import thorough
+from cases import partly_thorough, thorough
 from stanadapt.errors import ArgumentError, StanAdaptWarning, StoreError
 from stanadapt.result.container import attributes, datasets
 from stanadapt.result.stores import disk_draws
@@ -33,7 +33,12 @@ INITS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=[False, True], ids=["memory", "disk"])
+# Where draws stay on the disk more can go wrong. Of runs in memory `make test` has the tests that do not ask.
+LAZY = pytest.param(True, id="disk")
+IN_MEMORY = pytest.param(False, id="memory", marks=pytest.mark.thorough)
+
+
+@pytest.fixture(params=[LAZY, IN_MEMORY])
 def is_lazy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the draws stay on the disk."""
     if request.param:
@@ -98,7 +103,7 @@ def test_a_run_that_failed_goes_on(method: str, is_lazy: bool, tmp_path: Path) -
         stop_and_go_on(tmp_path, **keywords)
 
 
-@pytest.mark.parametrize("kind", [*INITS, "result"])
+@pytest.mark.parametrize("kind", partly_thorough([*INITS, "result"], ("list", "result")))
 def test_starts_are_kept(kind: str, tmp_path: Path) -> None:
     given = stores.sample(draws=3, keep_unconstrained=True) if kind == "result" else INITS[kind]
     stop_and_go_on(tmp_path, inits=given)

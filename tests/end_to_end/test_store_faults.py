@@ -34,7 +34,9 @@ def whole() -> Any:
     return stores.sample()
 
 
-@pytest.mark.parametrize("kind", [thorough("kill"), "full"])
+# `make test` has extensions that are killed, and files that may not grow.
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["kill", "full"])
 def test_at_any_change_of_a_file(kind: str, tmp_path: Path) -> None:
     """Killed, or with a disk that is full from then on; in a process without threads, which it forks."""
     command = [sys.executable, stores.__file__, kind, str(tmp_path / "runs"), "7", "430"]
@@ -179,7 +181,7 @@ def begin(folder: Path, warmup: int = 20) -> subprocess.Popen[str]:
     return child  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, thorough(signal.SIGHUP)])
 def test_signals_leave_a_run_that_goes_on(number: signal.Signals, tmp_path: Path) -> None:
     """After Ctrl-C the program goes on, with the result so far; others end it. The folder can be resumed."""
     child = begin(tmp_path / "run")

@@ -13,7 +13,7 @@ import pytest
 
 import stanadapt
 import stores
-from cases import partly_thorough
+from cases import partly_thorough, thorough
 from stanadapt.errors import ArgumentError, DataError, StoreError
 from stanadapt.model.data import to_json
 from stanadapt.model.portable_programs import portable
@@ -30,7 +30,7 @@ model { y ~ normal(m + shift, 1); }
 """
 
 
-@pytest.fixture(scope="module", params=["whole", "part"])
+@pytest.fixture(scope="module", params=[thorough("whole"), "part"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that is over, and one that is not."""
     folder = tmp_path_factory.mktemp("runs") / "run"

@@ -13,6 +13,7 @@ import pytest
 import xarray
 
 import stanadapt
+from cases import partly_thorough, thorough
 from exact import gaussian
 from stanadapt import samplers
 from stanadapt.errors import ArgumentError, StanAdaptWarning
@@ -167,7 +168,7 @@ def test_step_sizes_are_those_of_the_same_method(method: str, earlier: Any) -> N
     assert not np.isin(learnt(foreign, "final_step_size"), learnt(earlier, "final_step_size")).any()
 
 
-@pytest.mark.parametrize("method", ["am", "arwmh"])
+@pytest.mark.parametrize("method", [thorough("am"), "arwmh"])
 @pytest.mark.parametrize("source", ["fisher_hmc", "fisher_mala", "gad_mala_fast", "mala", "nuts", "am"])
 def test_random_walks_take_the_metric_of_any_method(method: str, source: str) -> None:
     """Some preconditioners are like the covariance only up to a factor; mala has none, nuts a diagonal."""
@@ -187,7 +188,7 @@ def test_random_walks_take_the_metric_of_any_method(method: str, source: str) ->
 PILOTED = [name for name in samplers.METHODS if samplers.facts(name).takes_pilot]
 
 
-@pytest.mark.parametrize("method", PILOTED)
+@pytest.mark.parametrize("method", partly_thorough(PILOTED, ("fisher_mala", "gad_rwm", "mmala")))
 def test_methods_with_a_pilot_have_it_check_what_was_learnt(method: str, earlier: Any) -> None:
     idata = draw(data=NEW, method=method, warm=earlier)
     assert settings(idata)["pilot"] == 90
