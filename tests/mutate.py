@@ -1170,6 +1170,24 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
+        "if are_tied(pattern, shortest) and pattern.nnz < _ALL_TIED * len(own) ** 2",
+        "if are_tied(pattern, shortest)",
+        unit("test_tied_series", "test_coefficients_that_data_tie_are_no_series"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
+        "heads = choose_heads(strengths, FAINT_HEAD)\n    if not len(heads):\n        return None",
+        "return None",
+        unit("test_tied_series", "test_faint_heads_are_those_of_a_series_without_others"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "np.sqrt(np.mean(np.square(moved - common * here)))",
+        "np.sqrt(np.mean(np.square(moved - here)))",
+        unit("test_correlated_effects", "test_the_scale_of_errors_turns_no_axes"),
+    ),
+    Mutation(
+        "transport/fields/several.py",
         "return Precision(density, coupling, heads).cost, len(heads)",
         "return 10 * Precision(density, coupling, heads).cost, len(heads)",
         unit("test_tied_series", "test_few_data_leave_one_field"),

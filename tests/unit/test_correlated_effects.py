@@ -32,7 +32,7 @@ from stanadapt.transport.field_table import (
     moved_by,
     split,
 )
-from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.fields.field_learning import learn_effects, learn_field
 from stanadapt.transport.map_table import (
     APART,
     BEND,
@@ -426,6 +426,39 @@ def find(program: str, data: dict[str, Any]) -> tuple[np.ndarray, int, list[str]
     x = 0.3 * np.random.default_rng(4).normal(size=len(names))
     found, gradients = learn_field(in_maps(density), x, np.ones(x.size), variables)
     return (np.empty((0, 19)) if found is None else found.rows), gradients, names
+
+
+# Effects of groups beside a regression with few, wide errors.
+BESIDE_COEFFICIENTS = """
+data { int N; int K; int J; matrix[N, K] x; array[N] int g; vector[N] y; }
+parameters { real a; real log_b; vector[K] b; real log_u; vector[J] u; real log_e; }
+model {
+  a ~ normal(0, 2); log_b ~ normal(0, 0.5); log_u ~ normal(0, 0.5); log_e ~ normal(0, 0.5);
+  b ~ normal(0, exp(log_b)); u ~ normal(0, exp(log_u));
+  y ~ student_t(4, a + x * b + u[g], exp(log_e));
+}
+"""
+
+
+def test_the_scale_of_errors_turns_no_axes() -> None:
+    """That of Student errors changes what data tell by no power of it, but by a factor that is common to all
+    coefficients. So these have axes, along which they are effects.
+    """
+    rng, n, k, j = np.random.default_rng(3), 120, 9, 15
+    predictors, g = rng.normal(size=(n, k)), rng.integers(j, size=n)
+    b, u = rng.normal(size=k), rng.normal(size=j)
+    y = 1.0 + predictors @ b + u[g] + 0.7 * rng.standard_t(4, size=n)
+    sizes = {"N": n, "K": k, "J": j}
+    data = sizes | {"x": predictors.tolist(), "g": (g + 1).tolist(), "y": y.tolist()}
+    density = ProgramDensity(BESIDE_COEFFICIENTS, data)
+    names = list(density.model.unconstrained_names())
+    variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
+    x = np.concatenate(([1.0, 0.0], b, [0.0], u, [np.log(0.7)]))
+    found, _ = learn_effects(in_maps(density), x, np.full(x.size, 0.2), variables)
+    assert found is not None
+    assert {factor.own.shape for factor in factors_in(found.rows)} == {(j, 1), (k, 1)}
+    (axes,) = rotations_of(found.rows)
+    assert {names[i].partition(".")[0] for i in axes.own} == {"b"}
 
 
 @pytest.mark.parametrize(

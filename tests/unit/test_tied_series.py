@@ -14,7 +14,7 @@ from stanadapt.run.warmup import variable_groups
 from stanadapt.transport.composition import points_in_z
 from stanadapt.transport.field_table import fields_of, split, without_effects
 from stanadapt.transport.fields.field_learning import LARGEST_COST, learn_field
-from stanadapt.transport.fields.heads import MOST_HEADS
+from stanadapt.transport.fields.heads import HEAD, MOST_HEADS
 from stanadapt.transport.fields.probes import Coupling, ScaledDensity, couple
 from stanadapt.transport.fields.several import (
     Part,
@@ -43,7 +43,27 @@ model {
 }
 """
 
-
+# A walk beside the coefficients of a regression, and a smooth walk in units of its steps beside another walk.
+REGRESSION = """
+data { int N; int T; int K; array[N] int t; matrix[N, K] x; vector[N] y; }
+parameters { real log_h; real log_b; real log_e; vector[T] h; vector[K] b; }
+model {
+  log_h ~ std_normal(); log_b ~ std_normal(); log_e ~ std_normal();
+  h[1] ~ normal(0, 1); h[2:T] ~ normal(h[1:(T - 1)], exp(log_h));
+  b ~ normal(0, exp(log_b));
+  y ~ normal(h[t] + x * b, exp(log_e));
+}
+"""
+SMOOTH = """
+data { int N; int T; int S; array[N] int t; array[N] int s; vector[N] y; }
+parameters { real log_h; real log_u; real log_e; vector[T] h; vector[S] u; }
+model {
+  log_h ~ std_normal(); log_u ~ std_normal(); log_e ~ std_normal();
+  h[1:2] ~ std_normal(); h[3:T] ~ normal(2 * h[2:(T - 1)] - h[1:(T - 2)], 1);
+  u[1] ~ normal(0, exp(log_u)); u[2:S] ~ normal(u[1:(S - 1)], exp(log_u));
+  y ~ normal(exp(log_h) * h[t] + u[s], exp(log_e));
+}
+"""
 PARTIES, DAYS = 6, 12
 SHARES = """
 data { int K; int T; array[T, K + 1] int y; }
@@ -115,6 +135,49 @@ def test_each_series_has_its_scale_and_that_of_the_noise() -> None:
         {"log_u", "log_e"},
     ]
     assert not any(part.alone for part in parts)  # both have the noise
+
+
+def test_coefficients_that_data_tie_are_no_series() -> None:
+    """Each of them is tied to each other one; those of a walk are tied to the terms beside them alone."""
+    rng, n, k = np.random.default_rng(7), 80, 7
+    t, predictors = rng.integers(TIMES, size=n), rng.normal(size=(n, k))
+    h, b = np.cumsum(rng.normal(size=TIMES)), rng.normal(size=k)
+    y = h[t] + predictors @ b + 0.5 * rng.normal(size=n)
+    data = {"N": n, "T": TIMES, "K": k, "t": (t + 1).tolist(), "x": predictors.tolist(), "y": y.tolist()}
+    density = ProgramDensity(REGRESSION, data)
+    names = list(density.model.unconstrained_names())
+    variables, x = variable_groups(names), np.concatenate(([0.0, 0.0, np.log(0.5)], h, b))
+    scaled, coupling = look(density, x, variables)
+    tied = series_beside_others(coupling, variables)
+    assert tied is not None
+    assert [{names[i].partition(".")[0] for i in series.own} for series in tied.series] == [{"h"}]
+    (part,) = find_tied_parts(scaled, coupling, x / 0.5, tied)
+    assert {names[i] for i in part.places[part.heads]} == {"log_h", "log_e"}
+
+
+def test_faint_heads_are_those_of_a_series_without_others() -> None:
+    """In units of its steps the scale of a smooth walk changes the diagonal of the precision by next to
+    nothing. Without a head it would have no field.
+    """
+    rng, n = np.random.default_rng(8), 80
+    t, s = rng.integers(TIMES, size=n), rng.integers(PLACES, size=n)
+    h, u = np.cumsum(np.cumsum(rng.normal(size=TIMES))), np.cumsum(0.5 * rng.normal(size=PLACES))
+    y = 0.02 * h[t] + u[s] + 0.5 * rng.normal(size=n)
+    data = {"N": n, "T": TIMES, "S": PLACES, "t": (t + 1).tolist(), "s": (s + 1).tolist(), "y": y.tolist()}
+    density = ProgramDensity(SMOOTH, data)
+    names = list(density.model.unconstrained_names())
+    x = np.concatenate((np.log([0.02, 0.5, 0.5]), h, u))
+    variables = variable_groups(names)
+    scaled, coupling = look(density, x, variables)
+    tied = series_beside_others(coupling, variables)
+    assert tied is not None
+    strengths = strengths_of_all(scaled, coupling, x / 0.5, tied)
+    assert strengths.of_all[names.index("log_h")] < HEAD
+    parts = find_tied_parts(scaled, coupling, x / 0.5, tied, strengths)
+    assert [{names[i] for i in part.places[part.heads]} for part in parts] == [
+        {"log_h", "log_e"},
+        {"log_u", "log_e"},
+    ]
 
 
 def test_few_data_leave_one_field() -> None:

@@ -52,8 +52,8 @@ _REACH = 0.5  # of heads in a look
 # Beside a field effects may be elsewhere than where it has been learned. A law that is so far off, in z, is
 # fitted once more.
 _OFF_MIDDLE = 0.1
-# Change of blocks that turns axes too much: 0.04 to 0.14 where data are counts or binary, 0.16 to 0.5 in
-# series and processes.
+# Change of what data tell, beside a common factor, that turns axes too much: 0.01 to 0.13 where data are
+# counts or binary or have Student errors, 0.25 and more in processes.
 _TURNS = 0.15
 _FAR = 3.0  # spreads of draws, from which on heads are not where the law has been fitted
 
@@ -363,20 +363,24 @@ def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: boo
 
 
 def _do_axes_change(density: ScaledDensity, x: np.ndarray, factors: list[GroupingFactor]) -> bool:
-    """Whether blocks of single effects change much with other coordinates than those whose role is known.
+    """Whether what data tell of single effects changes much with coordinates whose role is not known, beside
+    a factor that is common to all of them.
 
-    Axes of effects are then not the same everywhere: those of a process turn with its length scale.
+    Axes of effects are then not the same everywhere: those of a process turn with its length scale. The scale
+    of errors turns none.
     """
     known = [(factor.own.ravel(), factor.roles.scales, factor.changing) for factor in factors]
     rest = np.setdiff1d(np.arange(x.size), np.concatenate([np.concatenate(one) for one in known]))
-    for own in (factor.own for factor in factors if factor.own.shape[1] == 1):
-        here = blocks_at(density, own, x)
+    for factor in (factor for factor in factors if factor.own.shape[1] == 1):
+        size, prior = blocks_at(density, factor.own, x), factor.roles.prior(x)
+        here = ((size - prior) / size).ravel()
         for k in rest:
             for sign in (-1.0, 1.0):
                 there = x.copy()
                 there[k] += sign * density.unit[k]
-                change = blocks_at(density, own, there) / here - 1.0
-                if not np.sqrt(np.mean(np.square(change))) < _TURNS:
+                moved = ((blocks_at(density, factor.own, there) - prior) / size).ravel()
+                common = (moved @ here) / (here @ here)
+                if not np.sqrt(np.mean(np.square(moved - common * here))) < _TURNS:
                     return True
     return False
 

@@ -42,6 +42,9 @@ from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coo
 LEAST_ALONE = 6  # so many coordinates must hang together, in a series for instance, if there is nothing else,
 LEAST_TIED = 15  # and so many beside others, or in one of many series
 SHORTEST, TIED = 5, 0.4  # and so many in a short one beside them; and this share of all that may do so
+# A variable is no series if this share of all its pairs is tied, as those of a regression's coefficients are.
+# What data tell of these while other latents stay is more than what they tell where those follow.
+_ALL_TIED = 0.9
 _MOST_SMALL = 40  # coordinates may be heads of series that data tie
 # What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
 # their curvature is at most this share of what it was.
@@ -162,7 +165,12 @@ def _series_among(coupling: Coupling, variables: np.ndarray, shortest: int) -> l
     """The coordinates of each of the `variables` (d,) that is a series which is no shorter than that."""
     of_variables = (np.flatnonzero(variables == number) for number in np.unique(variables))
     long = (own for own in of_variables if len(own) >= shortest)
-    return [own for own in long if are_tied(coupling.pattern[own][:, own], shortest)]
+    patterns = ((own, coupling.pattern[own][:, own]) for own in long)
+    return [
+        own
+        for own, pattern in patterns
+        if are_tied(pattern, shortest) and pattern.nnz < _ALL_TIED * len(own) ** 2
+    ]
 
 
 def without_short(tied: Tied) -> Tied:
@@ -275,8 +283,13 @@ def _tied_part(
 ) -> Part | None:
     """The series with the coordinates `own` (n,), to whose curvature others have such `strengths`, and with
     the `means` (k,); None if it has no heads.
+
+    The scale of a sum of sums changes its curvature by little, in units of the diagonal. So if there are none
+    but faint heads, these are.
     """
     heads = choose_heads(strengths)
+    if not len(heads):
+        heads = choose_heads(strengths, FAINT_HEAD)
     if not len(heads):
         return None
     wide = np.union1d(heads, means)
