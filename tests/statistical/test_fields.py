@@ -393,9 +393,6 @@ def trend() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     return {"T": n, "y": y}, quantiles_of_two(log_density, (-9.0, 1.5), (-2.0, 1.5))
 
 
-# `make test` compares the law of the heads of such a trend with its exact density, in its necks above all
-# (unit/test_field_learning.py).
-@pytest.mark.thorough
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
 def test_a_trend_has_the_law_that_its_filter_gives(seed: int) -> None:
     """Latents of two variables, of which one has fixed steps: factors with fill, and two heads.

@@ -205,7 +205,7 @@ def test_two_levels_are_right_from_neck_to_mouth(centred: bool, upper_centred: b
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(VOLATILITY, id="centred", marks=pytest.mark.thorough),
+        pytest.param(VOLATILITY, id="centred"),
         pytest.param(STANDARDISED, id="standardised", marks=pytest.mark.thorough),
     ],
 )
