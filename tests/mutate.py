@@ -393,7 +393,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "sorted(locations) if len(tied.series) == 1 else []",
+        "sorted(locations) if len(series) == 1 else []",
         "[]",
         unit("test_effects_beside_series", "test_an_intercept_that_is_off_moves_no_place_of_heads"),
     ),
@@ -1151,7 +1151,7 @@ MUTATIONS = [
         unit("test_innovations", "test_a_short_series_alone_has_a_law_where_its_regressions_have_a_head"),
     ),
     Mutation(
-        "transport/fields/several.py",
+        "transport/fields/probes.py",
         "LEAST_ALONE = 6",
         "LEAST_ALONE = 15",
         ("statistical/test_fields.py::test_a_series_of_few_years_has_the_law_of_its_scales",),
@@ -1170,8 +1170,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "if are_tied(pattern, shortest) and pattern.nnz < _ALL_TIED * len(own) ** 2",
-        "if are_tied(pattern, shortest)",
+        "return series_at(density, x, own) is not None",
+        "return True",
         unit("test_tied_series", "test_coefficients_that_data_tie_are_no_series"),
     ),
     Mutation(

@@ -37,9 +37,8 @@ from .law_fit import fit_law
 from .learned_law import Learned
 from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
 from .precision import Precision
-from .probes import FEW_NEIGHBOURS, MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
+from .probes import FEW_NEIGHBOURS, LEAST_ALONE, MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
-    LEAST_ALONE,
     SHORTEST,
     Part,
     StrengthsOfAll,

@@ -21,8 +21,17 @@ from ..field import Field
 from ..field_table import field_rows, in_one_chain
 from ..map_table import INNOVATIONS, N_GRADIENTS
 from .innovation_law import FIRST, fit_innovations
-from .probes import FEW_NEIGHBOURS, NOISE, Evaluate, ScaledDensity, axes, divisions, have_ties, two_columns
-from .several import LEAST_ALONE
+from .probes import (
+    FEW_NEIGHBOURS,
+    LEAST_ALONE,
+    NOISE,
+    Evaluate,
+    ScaledDensity,
+    axes,
+    divisions,
+    have_ties,
+    two_columns,
+)
 
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
@@ -234,13 +243,13 @@ def _has_regressions(series: Series, least: float = _TIED) -> bool:
 def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series | None:
     """The series that the coordinates `own` (n,) are innovations of at `x` (d,); None if they are not.
 
-    `density` has units of 1, since innovations are standard normal in a program's own coordinates.
+    The point is in units. Innovations are standard normal in a program's own coordinates.
     """
     rng, n = np.random.default_rng(4), len(own)  # the search takes no random numbers of the chain
     probes = rng.standard_normal((PROBES + 1, n))
     directions = np.zeros((len(probes), x.size))
-    directions[:, own] = probes
-    answers = density.curvatures(x, directions)[:, own] - probes
+    directions[:, own] = probes / density.unit[own]
+    answers = density.curvatures(x, directions)[:, own] / density.unit[own] - probes
     if np.isnan(answers).any():
         return None
     for solve in (solve_probes, solve_second_order):

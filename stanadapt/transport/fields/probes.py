@@ -19,6 +19,7 @@ Evaluate = Callable[[np.ndarray, np.ndarray], float]
 
 STEP = 1e-4  # of differences, in units
 NOISE = 1e-6  # smaller entries, beside the diagonal, are rounding errors of differences
+LEAST_ALONE = 6  # so many coordinates must hang together, in a series for instance, if there is nothing else
 FEW_NEIGHBOURS = 20  # a coordinate with more neighbours than this,
 WIDE = 0.1  # and than this share of all coordinates, is wide,
 MOST = 0.4  # and so is one with more than this share in a small posterior

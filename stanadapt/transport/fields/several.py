@@ -35,15 +35,15 @@ from .heads import (
     strengths_of,
     without_locations,
 )
+from .innovation_search import series_at
 from .laplace import find_mode
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
 
-LEAST_ALONE = 6  # so many coordinates must hang together, in a series for instance, if there is nothing else,
-LEAST_TIED = 15  # and so many beside others, or in one of many series
+LEAST_TIED = 15  # so many coordinates must hang together beside others, or in one of many series,
 SHORTEST, TIED = 5, 0.4  # and so many in a short one beside them; and this share of all that may do so
-# A variable is no series if this share of all its pairs is tied, as those of a regression's coefficients are.
-# What data tell of these while other latents stay is more than what they tell where those follow.
+# With this share of all its pairs tied a variable is no series, but for innovations. Such are coefficients of
+# a regression. What data tell of these while others stay is more than what they tell where those follow.
 _ALL_TIED = 0.9
 _MOST_SMALL = 40  # coordinates may be heads of series that data tie
 # What lies above the heads is moved by this, such as the logarithm of a scale, if it then holds them less: if
@@ -165,12 +165,7 @@ def _series_among(coupling: Coupling, variables: np.ndarray, shortest: int) -> l
     """The coordinates of each of the `variables` (d,) that is a series which is no shorter than that."""
     of_variables = (np.flatnonzero(variables == number) for number in np.unique(variables))
     long = (own for own in of_variables if len(own) >= shortest)
-    patterns = ((own, coupling.pattern[own][:, own]) for own in long)
-    return [
-        own
-        for own, pattern in patterns
-        if are_tied(pattern, shortest) and pattern.nnz < _ALL_TIED * len(own) ** 2
-    ]
+    return [own for own in long if are_tied(coupling.pattern[own][:, own], shortest)]
 
 
 def without_short(tied: Tied) -> Tied:
@@ -204,15 +199,16 @@ def find_tied_parts(
     strengths = strengths or strengths_of_all(density, coupling, x, tied)
     locations = set(strengths.of_all) - set(strengths.of_heads)
     possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
+    series = [one for one in tied.series if _is_series(density, coupling, x, one.own)]
     parts: list[Part] = []
-    for own, divided in tied.series:
+    for own, divided in series:
         of_own = _strengths_in(density, coupling, x, own, possible)
         if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
             of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
             means = [_means_of(coupling, one, of_one, tied) for one, of_one in of_each]
         else:
             of_each = [(own, of_own)]
-            means = [_tied_to(coupling, own, sorted(locations) if len(tied.series) == 1 else [])]
+            means = [_tied_to(coupling, own, sorted(locations) if len(series) == 1 else [])]
         found = (
             _tied_part(density, coupling, x, one, of_one, means_of_one)
             for (one, of_one), means_of_one in zip(of_each, means, strict=True)
@@ -261,6 +257,13 @@ def are_tied(pattern: sparse.csc_matrix, fewest: int) -> bool:
         return False
     sizes = np.bincount(connected_components(pattern, directed=False)[1])
     return bool(sizes[sizes >= SHORTEST].sum() >= max(fewest, TIED * n))
+
+
+def _is_series(density: ScaledDensity, coupling: Coupling, x: np.ndarray, own: np.ndarray) -> bool:
+    """Whether not all of the coordinates `own` (n,) are tied to each other, or they are innovations."""
+    if coupling.pattern[own][:, own].nnz < _ALL_TIED * len(own) ** 2:
+        return True
+    return series_at(density, x, own) is not None
 
 
 def _strengths_in(
