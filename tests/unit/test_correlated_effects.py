@@ -11,6 +11,7 @@ import pytest
 import stanadapt
 from densities import check_map, in_maps
 from hierarchies import lines_program
+from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import composition
 from stanadapt.transport.bend import Bend, bend_rows, bends_of
@@ -428,7 +429,7 @@ def find(program: str, data: dict[str, Any]) -> tuple[np.ndarray, int, list[str]
     return (np.empty((0, 19)) if found is None else found.rows), gradients, names
 
 
-# Effects of groups beside a regression with few, wide errors.
+# Effects of groups beside the coefficients of a regression, with Student errors.
 BESIDE_COEFFICIENTS = """
 data { int N; int K; int J; matrix[N, K] x; array[N] int g; vector[N] y; }
 parameters { real a; real log_b; vector[K] b; real log_u; vector[J] u; real log_e; }
@@ -452,9 +453,8 @@ def test_the_scale_of_errors_turns_no_axes() -> None:
     data = sizes | {"x": predictors.tolist(), "g": (g + 1).tolist(), "y": y.tolist()}
     density = ProgramDensity(BESIDE_COEFFICIENTS, data)
     names = list(density.model.unconstrained_names())
-    variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
     x = np.concatenate(([1.0, 0.0], b, [0.0], u, [np.log(0.7)]))
-    found, _ = learn_effects(in_maps(density), x, np.full(x.size, 0.2), variables)
+    found, _ = learn_effects(in_maps(density), x, np.full(x.size, 0.2), variable_groups(names))
     assert found is not None
     assert {factor.own.shape for factor in factors_in(found.rows)} == {(j, 1), (k, 1)}
     (axes,) = rotations_of(found.rows)

@@ -18,6 +18,7 @@ from stanadapt.transport.fields.heads import HEAD, MOST_HEADS
 from stanadapt.transport.fields.probes import Coupling, ScaledDensity, couple
 from stanadapt.transport.fields.several import (
     Part,
+    Tied,
     cost_of_precision,
     divide_series,
     find_tied_parts,
@@ -114,11 +115,17 @@ def look(density: Any, x: np.ndarray, variables: np.ndarray) -> tuple[ScaledDens
     return scaled, coupling
 
 
-def parts_of(n: int) -> tuple[list[Part], list[str]]:
-    density, names, variables, x = begin(n)
+def look_beside(density: Any, x: np.ndarray, variables: np.ndarray) -> tuple[ScaledDensity, Coupling, Tied]:
+    """The same, and the series beside which there are others."""
     scaled, coupling = look(density, x, variables)
     tied = series_beside_others(coupling, variables)
     assert tied is not None
+    return scaled, coupling, tied
+
+
+def parts_of(n: int) -> tuple[list[Part], list[str]]:
+    density, names, variables, x = begin(n)
+    scaled, coupling, tied = look_beside(density, x, variables)
     cost, n_heads = cost_of_precision(scaled, coupling, tied)
     if cost <= LARGEST_COST[min(n_heads, MOST_HEADS)]:
         return [], names
@@ -147,9 +154,7 @@ def test_coefficients_that_data_tie_are_no_series() -> None:
     density = ProgramDensity(REGRESSION, data)
     names = list(density.model.unconstrained_names())
     variables, x = variable_groups(names), np.concatenate(([0.0, 0.0, np.log(0.5)], h, b))
-    scaled, coupling = look(density, x, variables)
-    tied = series_beside_others(coupling, variables)
-    assert tied is not None
+    scaled, coupling, tied = look_beside(density, x, variables)
     (part,) = find_tied_parts(scaled, coupling, x / 0.5, tied)
     assert {names[i] for i in part.places[part.heads]} == {"log_h", "log_e"}
 
@@ -167,9 +172,7 @@ def test_faint_heads_are_those_of_a_series_without_others() -> None:
     names = list(density.model.unconstrained_names())
     x = np.concatenate((np.log([0.02, 0.5, 0.5]), h, u))
     variables = variable_groups(names)
-    scaled, coupling = look(density, x, variables)
-    tied = series_beside_others(coupling, variables)
-    assert tied is not None
+    scaled, coupling, tied = look_beside(density, x, variables)
     strengths = strengths_of_all(scaled, coupling, x / 0.5, tied)
     assert strengths.of_all[names.index("log_h")] < HEAD
     parts = find_tied_parts(scaled, coupling, x / 0.5, tied, strengths)
@@ -211,9 +214,7 @@ def test_a_matrix_with_many_scales_has_a_field_for_each_series() -> None:
     density = ProgramDensity(SHARES, {"K": PARTIES, "T": DAYS, "y": y})
     names = list(density.model.unconstrained_names())
     variables, x = variable_groups(names), np.concatenate((np.full(PARTIES, np.log(0.3)), mu.T.ravel()))
-    scaled, coupling = look(density, x, variables)
-    tied = series_beside_others(coupling, variables)
-    assert tied is not None
+    scaled, coupling, tied = look_beside(density, x, variables)
     parts = find_tied_parts(scaled, coupling, x / 0.5, tied)
     assert [[names[i] for i in part.places[part.heads]] for part in parts] == [
         [f"sigma.{k}"] for k in range(1, PARTIES + 1)
@@ -232,9 +233,7 @@ def test_the_mean_of_a_series_is_a_latent_of_its_field() -> None:
     names = list(density.model.unconstrained_names())
     of_heads = np.repeat([0.0, 2.5, np.log(0.25), 0.5], SERIES)
     variables, x = variable_groups(names), np.concatenate((of_heads, h.T.ravel()))
-    scaled, coupling = look(density, x, variables)
-    tied = series_beside_others(coupling, variables)
-    assert tied is not None
+    scaled, coupling, tied = look_beside(density, x, variables)
     assert cost_of_precision(scaled, coupling, tied)[0] <= LARGEST_COST[MOST_HEADS]
     strengths = strengths_of_all(scaled, coupling, x / 0.5, tied)
     assert strengths.are_too_many()
