@@ -76,12 +76,14 @@ class HeadPosterior(NamedTuple):
 def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None) -> LatentMode | None:
     """The mode of the latents by Newton's method from `x` (d,), whose heads stay; None if none is found.
 
-    If a precision takes many gradients, and the `factor` of one nearby is known, the mode is approached
-    with that one.
+    If the `factor` of a precision nearby is known, the mode is approached with that one: a precision takes
+    more gradients than a step of the approach does. Where the log density is quadratic, one step of Newton's
+    method is all that is needed.
     """
     steps = _NEWTON_STEPS
-    if factor is not None and precision.dense:
-        x, steps = _approach(precision, x, factor), _NEWTON_STEPS_NEAR
+    if factor is not None and (precision.dense or not precision.quadratic):
+        x = _approach(precision, x, factor)
+        steps = _NEWTON_STEPS_NEAR if precision.dense else _NEWTON_STEPS
     latents, x = precision.latents, x.copy()
     logp, score = precision.density(x)
     if not np.isfinite(logp):
