@@ -477,6 +477,13 @@ def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     return log_det
 
 
+@kernel(ordered=True, late=True)
+def into_x_at_all(table: Any, z: Any, x: Any, kept: Any, log_det: Any) -> None:
+    """`into_x` of all points z (k, d); log |dx/dz| (k,) is written, and what `pull_back` needs (k, n)."""
+    for row in range(len(z)):
+        log_det[row] = into_x(table, z[row], x[row], kept[row])
+
+
 @kernel(ordered=True)
 def _one_into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     """The same for the first field."""
@@ -540,6 +547,13 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
         n = _n_kept_of_one(table[k:])
         _pull_one_back(table[k:], z, x, score, kept[used : used + n])
         k, used = _next_field(table, k), used + n
+
+
+@kernel(ordered=True, late=True)
+def pull_back_at_all(table: Any, z: Any, x: Any, scores: Any, kept: Any) -> None:
+    """`pull_back` of the scores (k, d) at all points (k, d)."""
+    for row in range(len(z)):
+        pull_back(table, z[row], x[row], scores[row], kept[row])
 
 
 @kernel(ordered=True)

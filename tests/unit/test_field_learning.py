@@ -16,7 +16,7 @@ from stanadapt.numerics.field_search import seeks_field
 from stanadapt.run.warmup import variable_groups
 from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
-from stanadapt.transport.fields import design, field_learning, law_fit
+from stanadapt.transport.fields import design, field_learning
 from stanadapt.transport.fields.dense import dense_coupling
 from stanadapt.transport.fields.design import Design, find_design, follow_tails, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HOPELESS, learn_field
@@ -25,6 +25,7 @@ from stanadapt.transport.fields.head_law import head_coordinates, learn_head_law
 from stanadapt.transport.fields.heads import HEAD, MOST_HEADS, choose_heads, strengths_of
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
+from stanadapt.transport.fields.least_squares import weighted_least_squares
 from stanadapt.transport.fields.precision import Precision
 from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple
 from stanadapt.transport.fields.rotation_search import find_rotations
@@ -801,7 +802,7 @@ def test_normal_equations_give_what_least_squares_do() -> None:
     wanted = rng.normal(size=(5, 60))
     penalty = np.append(0.0, np.full(12, 1e-7 * 60))
     upper = np.triu_indices(13)
-    found = law_fit._least_squares(terms, terms[:, upper[0]] * terms[:, upper[1]], weights, penalty, wanted)
+    found = weighted_least_squares(terms, terms[:, upper[0]] * terms[:, upper[1]], weights, penalty, wanted)
     for weight, row, own in zip(weights, wanted, found, strict=True):
         rows = np.concatenate((np.sqrt(weight)[:, None] * terms, np.diag(np.sqrt(penalty))))
         right = np.append(np.sqrt(weight) * row, np.zeros(13))

@@ -115,14 +115,15 @@ def test_the_coordinates_of_a_walk_have_short_tails() -> None:
     laws = learn_head_laws(design, heads, unit)
     coordinates = head_coordinates(design.place, heads, unit, laws)
     rng = np.random.default_rng(1)
-    for w in rng.normal(size=(20, 3)):
-        theta, log_det = coordinates.into_heads(w)
+    moves, (middle, there) = 1e-5 * np.eye(3), coordinates.into_heads(np.zeros((1, 3)))
+    around = coordinates.into_heads(moves)[0] - coordinates.into_heads(-moves)[0]
+    np.testing.assert_allclose(middle[0], design.place.theta, atol=1e-12)
+    all_w = rng.normal(size=(20, 3))
+    for w, theta, log_det in zip(all_w, *coordinates.into_heads(all_w), strict=True):
         np.testing.assert_allclose(coordinates.into_w(theta), w, atol=1e-9)
-        moves = 1e-5 * np.eye(3)
-        slopes = [coordinates.into_heads(w + move)[0] - coordinates.into_heads(w - move)[0] for move in moves]
-        here, there = np.linalg.slogdet(slopes)[1] - log_det, coordinates.into_heads(np.zeros(3))[1]
-        around = [coordinates.into_heads(move)[0] - coordinates.into_heads(-move)[0] for move in moves]
-        assert here == pytest.approx(np.linalg.slogdet(around)[1] - there, abs=1e-6)
+        slopes = coordinates.into_heads(w + moves)[0] - coordinates.into_heads(w - moves)[0]
+        here = np.linalg.slogdet(slopes)[1] - log_det
+        assert here == pytest.approx(np.linalg.slogdet(around)[1] - there[0], abs=1e-6)
     far = coordinates.into_w(np.array([-14.0, np.tanh(-14.0), 0.0]))
     assert -6.0 < far[0] < -3.5  # it is e^-14 there
     assert abs(far[1]) < 0.3

@@ -143,7 +143,7 @@ def how_far_off(design: Design, law: Field) -> float:
     place, rng = design.place, np.random.default_rng(5)  # no random numbers of the chain
     look = _Look(design.precision, law, design.level)
     moves = rng.standard_normal((_LOOKS, len(place.theta)))
-    return float(np.median([look(place.theta + place.root @ move)[1] for move in moves]))
+    return float(np.median(look(place.theta + moves @ place.root.T).off))
 
 
 class _Tail:
@@ -254,48 +254,55 @@ def _walk(design: Design, law: Field, coordinates: HeadCoordinates, rng: np.rand
     """Where `law` is off, among heads that walks visit or try."""
     place, (thetas, modes) = design.place, design.points()
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
-    begins = np.flatnonzero(heights > -LOWEST)
     look = _Look(design.precision, law, design.level)
-    top = look(place.theta)[0]
+    top = look(place.theta[None]).logp[0]
+    first = rng.choice(np.flatnonzero(heights > -LOWEST), _WALKERS)
+    w = np.array([coordinates.into_w(thetas[k]) for k in first])
+    height = heights[first] + coordinates.into_heads(w)[1]
     found: list[Wrong] = []
-    for first in rng.choice(begins, _WALKERS):
-        w = coordinates.into_w(thetas[first])
-        height = heights[first] + coordinates.into_heads(w)[1]
-        for _ in range(STEPS):
-            if design.precision.density.spent > _LAST_STEP:
-                return found
-            there = w + rng.choice(STEP_SIZES) * rng.standard_normal(w.size)
-            theta, log_det = coordinates.into_heads(there)
-            logp, off, x = look(theta)
-            reached = logp - top + 0.5 * min(off, _NEAR) ** 2
-            if off > _WRONG and reached > _TOO_LOW:
-                found.append(Wrong(off, theta, there, x))
-            if np.log(rng.uniform()) < (reached + log_det - height) / _FLATTER:
-                w, height = there, reached + log_det
+    for _ in range(STEPS):
+        if design.precision.density.spent > _LAST_STEP:
+            break
+        there = w + rng.choice(STEP_SIZES, (_WALKERS, 1)) * rng.standard_normal(w.shape)
+        theta, log_det = coordinates.into_heads(there)
+        seen = look(theta)
+        reached = seen.logp - top + 0.5 * np.square(np.minimum(seen.off, _NEAR))
+        for k in np.flatnonzero((seen.off > _WRONG) & (reached > _TOO_LOW)):
+            found.append(Wrong(float(seen.off[k]), theta[k], there[k], seen.x[k]))
+        goes = np.log(rng.uniform(size=_WALKERS)) < (reached + log_det - height) / _FLATTER
+        w[goes], height[goes] = there[goes], (reached + log_det)[goes]
     return found
 
 
+class _Seen(NamedTuple):
+    """What a look at k heads tells of each."""
+
+    logp: np.ndarray  # (k,) the log density of the heads by a law
+    off: np.ndarray  # (k,) how far the mode of the latents is off in z
+    x: np.ndarray  # (k, d) the points with z = 0, in units
+
+
 class _Look:
-    """A look at heads with one gradient, by means of a law."""
+    """A look at heads with one gradient each, by means of a law."""
 
     def __init__(self, precision: Precision, law: Field, level: Level) -> None:
         """In the coordinates z of the law, which has no background: its directions are those of `level`."""
         self._precision, self._rows = precision, field_rows(law, 0)
         self._background = level.directions[: 0 if len(level.numbers) else None]
 
-    def __call__(self, theta: np.ndarray) -> tuple[float, float, np.ndarray]:
-        """The log density of heads (m,) by the law, how far the mode is off in z, and its x (d,) in units."""
+    def __call__(self, thetas: np.ndarray) -> _Seen:
+        """At heads (k, m)."""
         precision, density = self._precision, self._precision.density
-        z = np.zeros(density.unit.size)
-        z[precision.heads] = theta * density.unit[precision.heads]
-        x = z.copy()
-        kept = np.empty(fields.n_kept(self._rows))
-        log_det = fields.into_x(self._rows, z, x, kept)
-        logp, score = density(x / density.unit)
-        score = score / density.unit
-        fields.pull_back(self._rows, z, x, score, kept)
-        of_latents = score[precision.latents]
-        off = float(np.linalg.norm(of_latents - self._background.T @ (self._background @ of_latents)))
-        if not np.isfinite(logp + log_det + off):
-            return -np.inf, np.inf, x / density.unit
-        return logp + log_det, off, x / density.unit
+        z = np.zeros((len(thetas), density.unit.size))
+        z[:, precision.heads] = thetas * density.unit[precision.heads]
+        x, kept = z.copy(), np.empty((len(z), fields.n_kept(self._rows)))
+        log_det = np.empty(len(z))
+        fields.into_x_at_all(self._rows, z, x, kept, log_det)
+        logp, scores = density.at_all(x / density.unit)
+        scores /= density.unit
+        fields.pull_back_at_all(self._rows, z, x, scores, kept)
+        of_latents = scores[:, precision.latents]
+        left = of_latents - (of_latents @ self._background.T) @ self._background
+        logp, off = logp + log_det, np.linalg.norm(left, axis=1)
+        known = np.isfinite(logp + off)
+        return _Seen(np.where(known, logp, -np.inf), np.where(known, off, np.inf), x / density.unit)

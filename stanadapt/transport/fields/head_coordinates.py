@@ -35,12 +35,11 @@ class HeadCoordinates:
         cov = np.outer(unit, unit) * place.covariance()
         self._root[np.ix_(rest, rest)] = np.linalg.cholesky(cov[np.ix_(rest, rest)])
 
-    def into_heads(self, w: np.ndarray) -> tuple[np.ndarray, float]:
-        """The heads (m,) at `w` (m,), and log |d theta / d w| up to a constant."""
-        z = self._among_all(self._middle + self._root @ w)
-        x = np.empty_like(z)
-        log_det = composition.into_x(self._rows, z, x)
-        return x[self._heads] / self._unit, float(log_det)
+    def into_heads(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The heads (k, m) at points `w` (k, m), and log |d theta / d w| (k,) up to a constant."""
+        points, less = self._among_all(self._middle + w @ self._root.T), np.zeros(len(w))
+        composition.rows_into_x(self._rows, points, less)
+        return points[:, self._heads] / self._unit, -less
 
     def into_w(self, theta: np.ndarray) -> np.ndarray:
         """The coordinates w (m,) of heads `theta` (m,)."""
@@ -53,7 +52,7 @@ class HeadCoordinates:
         return np.asarray(z[self._heads])
 
     def _among_all(self, of_heads: np.ndarray) -> np.ndarray:
-        """A point with numbers (m,) at the heads, as far as the last of these."""
-        point = np.zeros(self._heads.max(initial=-1) + 1)
-        point[self._heads] = of_heads
-        return point
+        """Points with numbers (..., m) at the heads, as far as the last of these."""
+        points = np.zeros((*of_heads.shape[:-1], self._heads.max(initial=-1) + 1))
+        points[..., self._heads] = of_heads
+        return points

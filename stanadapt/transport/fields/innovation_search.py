@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_banded
 
 from .. import innovations
 from ..effects_table import LARGEST
@@ -326,22 +327,25 @@ def _of_second_order(rho: np.ndarray, n: int) -> np.ndarray:
 
 
 def _into_series(rho: np.ndarray, probes: np.ndarray) -> np.ndarray:
-    """B w (k, n) for probes w (k, n)."""
-    u = probes.copy()
-    for t in range(1, u.shape[1]):
-        for lag in range(1, min(len(rho), t) + 1):
-            u[:, t] += rho[lag - 1, t] * u[:, t - lag]
-    return u
+    """B w (k, n) for probes w (k, n): u_t = w_t + the sum over lags of rho_t u_(t - lag)."""
+    return np.asarray(solve_banded((len(rho), 0), _diagonals(rho), probes.T, check_finite=False).T)
 
 
 def predict(series: Series, probe: np.ndarray) -> np.ndarray:
     """The answer (n,) to a probe (n,)."""
-    rho, n = series.rho, len(probe)
-    answer: np.ndarray = series.curvature * _into_series(rho, probe[None])[0]
-    for t in range(n - 1, -1, -1):
-        for lag in range(1, min(len(rho), n - 1 - t) + 1):
-            answer[t] += rho[lag - 1, t + lag] * answer[t + lag]
-    return answer
+    diagonals, answer = _diagonals(series.rho), series.curvature * _into_series(series.rho, probe[None])[0]
+    above = np.zeros_like(diagonals)  # the transposed matrix has the entries of a column in its row
+    for lag, one in enumerate(diagonals):
+        above[-1 - lag, lag:] = one[: len(probe) - lag]
+    return np.asarray(solve_banded((0, len(series.rho)), above, answer, check_finite=False))
+
+
+def _diagonals(rho: np.ndarray) -> np.ndarray:
+    """The diagonal of B^-1 (n, n) and those below it (lags + 1, n), each from its first column on."""
+    found = np.ones((len(rho) + 1, rho.shape[1]))
+    for lag, one in enumerate(rho, 1):
+        found[lag] = np.append(-one[lag:], np.zeros(lag))
+    return found
 
 
 def _fit(

@@ -21,6 +21,7 @@ from .dense import dense_precision, find_frame
 from .design import Design
 from .heads import MOST_HEADS
 from .laplace import HeadPosterior, LatentMode
+from .least_squares import weighted_least_squares
 from .level import Level
 from .precision import Precision
 
@@ -311,31 +312,6 @@ def _combinations(m: int, bumps: int, dense: bool, *, differences: bool = False)
     return parts
 
 
-def _least_squares(
-    terms: np.ndarray, products: np.ndarray, weights: np.ndarray, penalty: np.ndarray, wanted: np.ndarray
-) -> np.ndarray:
-    """Coefficients (n, q) that explain each row of `wanted` (n, p) by `terms` (p, q), with weights (n, p).
-
-    `products` (p, q (q + 1) / 2) are those of pairs of terms, so that the normal equations of all rows are
-    one product of matrices. A second solution, for what the first one leaves, has the digits that these lose.
-    """
-    q = len(penalty)
-    upper, pairs = np.triu_indices(q), weights @ products
-    normal = np.empty((len(weights), q, q))
-    normal[:, upper[0], upper[1]] = pairs
-    normal[:, upper[1], upper[0]] = pairs
-    diagonal = np.arange(q)
-    normal[:, diagonal, diagonal] += penalty
-    size = 1.0 / np.sqrt(normal[:, diagonal, diagonal])
-    normal *= size[:, :, None]
-    normal *= size[:, None, :]
-    found = np.zeros((len(weights), q))
-    for _ in range(2):
-        left = (weights * (wanted - found @ terms.T)) @ terms - penalty * found
-        found += size * np.linalg.solve(normal, (size * left)[:, :, None])[:, :, 0]
-    return found
-
-
 class _Fit(NamedTuple):
     """Combinations of features that explain numbers at the points of a design."""
 
@@ -381,7 +357,7 @@ def _fit(
         part = slice(start, start + _CHUNK)
         relative = weights[:, part].T  # a latent's weights are relative to the middle of the design
         relative = relative / np.maximum(relative[:, :1], 1e-300)
-        found[part] = _least_squares(terms, products, relative, penalty, wanted[:, part].T)
+        found[part] = weighted_least_squares(terms, products, relative, penalty, wanted[:, part].T)
     importance = np.sqrt(weights.mean(axis=0))
     whole_left, whole_sizes, whole_right = np.linalg.svd(
         (found[:, 1:] * importance[:, None]).T, full_matrices=False
