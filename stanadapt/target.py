@@ -7,6 +7,7 @@ nothing is compiled again for another model.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from .compiler.direct_call import address_of
 from .jit import intrinsic, kernel
 from .kinds import Flag, Matrix, Real, Vector
 from .transport.composition import into_x, into_x_keeping, n_kept, pull_back_kept
@@ -131,6 +133,47 @@ def log_density_gradients(target: NativeTarget, z: Matrix, scores: Matrix, log_d
     """Write the log densities (n,) and scores (n, d) at the points `z` (n, d)."""
     for k in range(len(z)):
         log_densities[k] = log_density_gradient(target, z[k], scores[k])
+
+
+class ProgramGradient:
+    """The log density and gradient of a target without a map, called from Python; no failure is counted.
+
+    `log_density_gradient` takes 40 to 70 microseconds to lay out a target for machine code, and many
+    gradients take less.
+    """
+
+    # int g(void *context, bool, bool, const double *x, double *value, double *gradient, char **message)
+    _FORM = ctypes.CFUNCTYPE(
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_bool,
+        ctypes.c_bool,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    )
+
+    def __init__(self, target: NativeTarget) -> None:
+        self._function, self._context = self._FORM(target.log_density_gradient), target.context
+        self._value = ctypes.c_double()
+        self._place = ctypes.addressof(self._value)
+
+    def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
+        """The log density at `x` (d,), whose gradient is written to `score` (d,); -inf where there is none.
+
+        The numbers of each array lie one after another.
+        """
+        addresses = address_of(x), self._place, address_of(score)
+        code, value = self._function(self._context, True, True, *addresses, None), self._value.value
+        return value if code == 0 and np.isfinite(value) and np.isfinite(score).all() else -np.inf
+
+    def at_all(self, points: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """The log densities (n,) at points (n, d), whose gradients are written."""
+        points, gradients = np.ascontiguousarray(points), np.empty(points.shape)
+        found = np.array([self(x, gradient) for x, gradient in zip(points, gradients, strict=True)])
+        scores[:] = gradients
+        return found
 
 
 @kernel(late=True)

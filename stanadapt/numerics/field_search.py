@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..target import Failures, log_density_gradient, log_density_gradients
+from ..target import Failures, ProgramGradient, log_density_gradient, log_density_gradients
 from ..transport.composition import transport_draws
 from ..transport.effects_table import LARGEST, LEAST_EFFECTS, LEAST_GROUPS
 from ..transport.field_table import latents_and_heads, middle_of_field, split, without_effects
@@ -146,7 +146,8 @@ def search_field(
     from ..transport.fields import field_learning  # here, since few runs come to it
 
     def density_in(transport: np.ndarray) -> Evaluate:
-        return _Aside(_aside(target, transport, x.size))
+        aside = _aside(target, transport, x.size)
+        return _Mapped(aside) if len(transport) else ProgramGradient(aside)
 
     if members is not None:
         found, taken = field_learning.learn_effects(density_in, x, unit, variables)
@@ -180,8 +181,8 @@ def draw_in(
     return nearer, float(log_density_gradient(_aside(target, transport, z.size), nearer, score)), score
 
 
-class _Aside:
-    """The density of a target, called from Python."""
+class _Mapped:
+    """The density of a target that has a map, called from Python."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
