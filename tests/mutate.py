@@ -1583,6 +1583,30 @@ MUTATIONS = [
         'return int(adaptation["evaluations_warmup"].sum())',
         ("end_to_end/test_comparisons.py::test_searches_for_coordinates_are_paid_from_the_budget",),
     ),
+    Mutation(
+        "transport/fields/laplace.py",
+        "if factor is not None and (precision.dense or not precision.quadratic):",
+        "if factor is not None and precision.dense:",
+        unit("test_field_modes", "test_a_mode_near_another_takes_one_precision"),
+    ),
+    Mutation(
+        "transport/fields/field_learning.py",
+        "min(most_dense, LARGEST_SEVERAL, len(parts) * MOST_GRADIENTS)",
+        "min(most_dense, LARGEST_SEVERAL)",
+        unit("test_several_learning", "test_gradients_of_several_series"),
+    ),
+    Mutation(
+        "target.py",
+        "if code == 0 and np.isfinite(value) and np.isfinite(score).all()",
+        "if code == 0 and np.isfinite(value)",
+        unit("test_python_target", "test_a_gradient_that_is_not_there_has_no_density_and_is_not_counted"),
+    ),
+    Mutation(
+        "transport/fields/least_squares.py",
+        "    for _ in range(2):",
+        "    for _ in range(1):",
+        unit("test_field_learning", "test_normal_equations_give_what_least_squares_do"),
+    ),
 ]
 
 

@@ -31,20 +31,26 @@ def test_a_mode_of_normal_latents_takes_one_precision_of_one_sided_differences()
     np.testing.assert_allclose(found * mode.factor.pivots @ found.T, scaled, atol=1e-5 * np.abs(scaled).max())
 
 
-def test_a_mode_of_other_latents_has_the_precision_at_the_mode() -> None:
-    """The precision of a quartic density, A + q diag(x^2), is another one where the search begins."""
-    n, quartic = 20, 0.5
-    matrix, pull = band(n, 1), np.linspace(1.0, 4.0, n)
+def pulled(matrix: np.ndarray, quartic: float, pull: np.ndarray) -> Precision:
+    """Of a quartic density, whose precision at x is A + q diag(x^2)."""
+    n, bare = len(pull), quadratic(matrix, quartic)
 
     def evaluate(x: np.ndarray, score: np.ndarray) -> float:
-        height = quadratic(matrix, quartic)(x, score)
+        height = bare(x, score)
         score += pull
         return height + float(pull @ x)
 
     density = ScaledDensity(evaluate, np.ones(n))
     coupling = couple(density, np.ones(n), np.zeros(n, int))
     assert coupling is not None
-    precision = Precision(density, coupling, np.zeros(0, np.int64))
+    return Precision(density, coupling, np.zeros(0, np.int64))
+
+
+def test_a_mode_of_other_latents_has_the_precision_at_the_mode() -> None:
+    """The precision of a quartic density is another one where the search begins."""
+    n, quartic = 20, 0.5
+    matrix, pull = band(n, 1), np.linspace(1.0, 4.0, n)
+    precision = pulled(matrix, quartic, pull)
     precision.quadratic = True  # as it would be after another mode
     mode = mode_at(precision, np.zeros(0), np.zeros(n))
     assert mode is not None
@@ -53,6 +59,23 @@ def test_a_mode_of_other_latents_has_the_precision_at_the_mode() -> None:
     found = mode.factor.lower.toarray()
     np.testing.assert_allclose(found * mode.factor.pivots @ found.T, wanted, atol=0.05)
     np.testing.assert_allclose(mode.x, _mode(matrix, quartic, pull), atol=1e-2)
+
+
+def test_a_mode_near_another_takes_one_precision() -> None:
+    """It is approached with the factor of the other one, a gradient a step."""
+    n, quartic = 60, 0.5
+    matrix, pull = band(n, 1), np.linspace(1.0, 4.0, n)
+    precision = pulled(matrix, quartic, pull)
+    other = mode_at(precision, np.zeros(0), np.zeros(n))
+    assert other is not None
+    near, taken = other.x + 0.4 * np.cos(np.arange(n)), []
+    for factor in (None, other.factor):
+        before = precision.density.gradients
+        mode = mode_at(precision, np.zeros(0), near, factor)
+        taken.append(precision.density.gradients - before)
+        assert mode is not None
+        np.testing.assert_allclose(mode.x, _mode(matrix, quartic, pull), atol=1e-2)
+    assert precision.cost < taken[1] < 2 * precision.cost < taken[0]
 
 
 def _mode(matrix: np.ndarray, quartic: float, pull: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import stanadapt
 from stanadapt import Target
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.target import ProgramGradient, log_density_gradient
 
 # One worker: starting processes takes a second or two. See test_python_processes.py for these.
 RUN = {"chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False, "workers": 1}
@@ -46,6 +47,12 @@ def compiled_gradient(x, score):
 
 @numba.cfunc(LOG_DENSITY)
 def half_line(x):
+    return -x[0] if x[0] > 0.0 else -math.inf
+
+
+@numba.cfunc(LOG_DENSITY_GRADIENT)
+def compiled_half_line(x, score):
+    score[0] = -1.0 if x[0] < 9.0 else math.nan
     return -x[0] if x[0] > 0.0 else -math.inf
 
 
@@ -303,3 +310,24 @@ def test_record_of_the_run():
     assert first["posterior"].attrs["model_hash"] == second["posterior"].attrs["model_hash"]
     assert first["posterior"].attrs["backend"] == "Python"
     assert sample(compiled_target())["posterior"].attrs["backend"] == f"numba {numba.__version__}"
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_gradient_without_a_map_is_that_of_kernels(order):
+    target = Target.from_python(compiled_log_density, 3, compiled_gradient)
+    native = target.target()
+    points = np.array(np.random.default_rng(1).normal(size=(5, 3)), order=order)
+    scores, score = np.empty_like(points), np.empty(3)
+    found = ProgramGradient(native).at_all(points, scores)
+    for x, value, gradient in zip(points, found, scores, strict=True):
+        assert log_density_gradient(native, np.ascontiguousarray(x), score) == value
+        np.testing.assert_array_equal(gradient, score)
+        np.testing.assert_array_equal(gradient, -x)
+
+
+def test_a_gradient_that_is_not_there_has_no_density_and_is_not_counted():
+    target, score = Target.from_python(half_line, 1, compiled_half_line), np.empty(1)
+    native = target.target()
+    gradient = ProgramGradient(native)
+    assert [gradient(np.array([x]), score) for x in (2.0, -1.0, 10.0)] == [-2.0, -math.inf, -math.inf]
+    assert native.failures.total[0] == 0

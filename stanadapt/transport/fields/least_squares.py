@@ -16,9 +16,9 @@ def weighted_least_squares(
 ) -> np.ndarray:
     """Coefficients (n, q) that explain each row of `wanted` (n, p) by `terms` (p, q), with weights (n, p).
 
-    If all rows have the same weights, these may be (1, p). `products` (p, q (q + 1) / 2) are those of pairs
-    of terms, in the order of `numpy.triu_indices`, so that the normal equations of all rows are one product
-    of matrices. A second solution, for what the first one leaves, has the digits that these lose.
+    `products` (p, q (q + 1) / 2) are those of pairs of terms, in the order of `numpy.triu_indices`, so that
+    the normal equations of all rows are one product of matrices. A second solution, for what the first one
+    leaves, has the digits that these lose.
     """
     roots, sizes = weights @ products, np.empty((len(weights), len(penalty)))
     _factorise(roots, penalty, sizes)
@@ -71,7 +71,7 @@ def _solve(roots: Matrix, sizes: Matrix, right: Matrix) -> None:
     """Solve the normal equations of each row of `right` (n, q) in place, by factors of `_factorise`."""
     q = right.shape[1]
     for one in range(len(right)):
-        root, size, x = roots[one % len(roots)], sizes[one % len(roots)], right[one]
+        root, size, x = roots[one], sizes[one], right[one]
         for i in range(q):
             x[i] *= size[i]
         k = 0
