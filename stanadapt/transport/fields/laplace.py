@@ -28,9 +28,9 @@ _QUADRATIC = 1e-6
 _MOST_DAMPED, _FEW_DAMPED = 8, 2  # steps with a precision that is not positive definite
 _LOOK_AGAIN = 8  # a search that takes more steps goes on only if the precision has all its entries
 _SHARES = 14  # of a step that are tried, each half as long as the one before
-# Of an approach: its steps, the length of the longest one, the shares of a step that are tried, and the squared
-# length of its last step, in that of Newton's method. Steps to the mode of a sparse precision are few, so that
-# it may be nearer: the log density of the heads is then off by 0.001, where Newton's method alone leaves 0.05.
+# Of an approach: its steps, the length of the longest one, the shares of a step that are tried, and the
+# squared length of its last step, in that of Newton's method. Steps to the mode of a sparse precision are
+# few, so that it may be nearer: the log density of the heads is off by 0.001 then, and not by 0.05.
 _APPROACHES, _LONGEST_APPROACH, _SHARES_NEAR = 25, 10.0, 6
 _NEARLY_DENSE, _NEARLY_SPARSE = 0.3, 3e-3
 _DAMPING, _LARGEST_DAMPING = 1e-3, 1e4  # shares of the diagonal that are added to an indefinite precision
