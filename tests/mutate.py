@@ -1590,12 +1590,6 @@ MUTATIONS = [
         unit("test_field_modes", "test_a_mode_near_another_takes_one_precision"),
     ),
     Mutation(
-        "transport/fields/field_learning.py",
-        "min(most_dense, LARGEST_SEVERAL, len(parts) * MOST_GRADIENTS)",
-        "min(most_dense, LARGEST_SEVERAL)",
-        unit("test_several_learning", "test_gradients_of_several_series"),
-    ),
-    Mutation(
         "target.py",
         "if code == 0 and np.isfinite(value) and np.isfinite(score).all()",
         "if code == 0 and np.isfinite(value)",

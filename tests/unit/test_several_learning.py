@@ -55,21 +55,6 @@ def design_of(precision_at: Callable[[float], np.ndarray], spread: float = 1.0) 
     return design
 
 
-@pytest.mark.parametrize(
-    ("n_parts", "most_dense", "most"),
-    [(1, 1e6, 12_000), (3, 1e6, 36_000), (3, 20_000.0, 20_000), (3, 0.0, 12_000), (9, 1e6, 60_000)],
-)
-def test_gradients_of_several_series(
-    n_parts: int, most_dense: float, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What draws without a field would cost, but no more than a search for each series alone may take."""
-    allowed = []
-    monkeypatch.setattr(field_learning, "learn_several", lambda *seen: allowed.append(seen[5]))
-    density: Any = None
-    field_learning._learn_several(density, [density] * n_parts, np.zeros(1), np.zeros(1, int), most_dense)
-    assert allowed == [most]
-
-
 @pytest.mark.parametrize(("n", "spread", "found"), [(7, 1.0, False), (9, 1.0, True), (9, 0.9, False)])
 def test_latents_that_tell_much_of_a_head(n: int, spread: float, found: bool) -> None:
     """A scale of n latents: they tell n / 2 of the logarithm of their precision."""

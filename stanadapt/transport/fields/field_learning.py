@@ -76,8 +76,7 @@ PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
-# Of several fields, where draws without them cost more; each takes no more than it would alone.
-LARGEST_SEVERAL = 60_000
+LARGEST_SEVERAL = 60_000  # of several fields, where draws without them cost more
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
 # Of such a block: the four of a process and of its log noise are not found in so many gradients.
 MOST_HEADS_LARGE = 2
@@ -282,7 +281,7 @@ def _learn_several(
     density: ScaledDensity, parts: Sequence[Part], x: np.ndarray, variables: np.ndarray, most_dense: float
 ) -> Learned | None:
     """The fields of several series."""
-    most = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL, len(parts) * MOST_GRADIENTS))
+    most = max(MOST_GRADIENTS, min(most_dense, LARGEST_SEVERAL))
     return learn_several(density, parts, x, variables, MOST_GRADIENTS, most, _learn_part)
 
 
