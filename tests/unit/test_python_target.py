@@ -323,6 +323,9 @@ def test_the_gradient_without_a_map_is_that_of_kernels(order):
         assert log_density_gradient(native, np.ascontiguousarray(x), score) == value
         np.testing.assert_array_equal(gradient, score)
         np.testing.assert_array_equal(gradient, -x)
+        apart = np.zeros(6)
+        assert ProgramGradient(native)(x, apart[::2]) == value
+        np.testing.assert_array_equal(apart, np.column_stack((score, np.zeros(3))).ravel())
 
 
 def test_a_gradient_that_is_not_there_has_no_density_and_is_not_counted():
