@@ -160,7 +160,7 @@ class ProgramGradient:
         self._place = ctypes.addressof(self._value)
 
     def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
-        """The log density at `x` (d,), whose gradient is written to `score` (d,); -inf where there is none."""
+        """The log density at `x` (d,), whose gradient goes to `score` (d,); -inf where there is none."""
         if not (x.flags.c_contiguous and score.flags.c_contiguous):
             return float(self.at_all(x[None], score[None])[0])
         addresses = address_of(x), self._place, address_of(score)
