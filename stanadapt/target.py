@@ -15,11 +15,17 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from .compiler.direct_call import address_of
 from .jit import intrinsic, kernel
 from .kinds import Flag, Matrix, Real, Vector
 from .transport.composition import into_x, into_x_keeping, n_kept, pull_back_kept
 from .transport.map_table import COLUMNS
+
+_POINTER = ctypes.POINTER(ctypes.c_double)
+_HEAD = (ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _POINTER, _POINTER)
+# int f(void *context, bool, bool, const double *x, double *value, char **message)
+LOG_DENSITY = ctypes.CFUNCTYPE(*_HEAD, ctypes.c_void_p)
+# int g(void *context, bool, bool, const double *x, double *value, double *gradient, char **message)
+LOG_DENSITY_GRADIENT = ctypes.CFUNCTYPE(*_HEAD, _POINTER, ctypes.c_void_p)
 
 
 class Failures(NamedTuple):
@@ -142,37 +148,22 @@ class ProgramGradient:
     gradients take less.
     """
 
-    # int g(void *context, bool, bool, const double *x, double *value, double *gradient, char **message)
-    _FORM = ctypes.CFUNCTYPE(
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_bool,
-        ctypes.c_bool,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-    )
-
     def __init__(self, target: NativeTarget) -> None:
-        self._function, self._context = self._FORM(target.log_density_gradient), target.context
-        self._value = ctypes.c_double()
-        self._place = ctypes.addressof(self._value)
+        self._function, self._context = LOG_DENSITY_GRADIENT(target.log_density_gradient), target.context
+        self._x, self._value, self._score = np.empty(target.dim), np.empty(1), np.empty(target.dim)
+        # Pointers take longer to make than an array takes to be copied.
+        self._places = [array.ctypes.data_as(_POINTER) for array in (self._x, self._value, self._score)]
 
     def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
         """The log density at `x` (d,), whose gradient goes to `score` (d,); -inf where there is none."""
-        if not (x.flags.c_contiguous and score.flags.c_contiguous):
-            return float(self.at_all(x[None], score[None])[0])
-        addresses = address_of(x), self._place, address_of(score)
-        code, value = self._function(self._context, True, True, *addresses, None), self._value.value
+        self._x[:] = x
+        code, value = self._function(self._context, True, True, *self._places, None), float(self._value[0])
+        score[:] = self._score
         return value if code == 0 and np.isfinite(value) and np.isfinite(score).all() else -np.inf
 
     def at_all(self, points: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """The log densities (n,) at points (n, d), whose gradients are written."""
-        points, gradients = np.ascontiguousarray(points), np.empty(points.shape)
-        found = np.array([self(x, gradient) for x, gradient in zip(points, gradients, strict=True)])
-        scores[:] = gradients
-        return found
+        return np.array([self(x, score) for x, score in zip(points, scores, strict=True)])
 
 
 @kernel(late=True)

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..model.backends.contract import Model
-from ..model.backends.own import LOG_DENSITY, LOG_DENSITY_GRADIENT
-from ..target import NativeTarget
+from ..target import LOG_DENSITY, LOG_DENSITY_GRADIENT, NativeTarget
 
 _SLOW_SECONDS = 0.005  # of an evaluation; a thousand of them take five seconds
 _REFUSED = 1  # the return value of a refused evaluation

@@ -13,16 +13,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ...target import NativeTarget, native_target
+from ...target import LOG_DENSITY, LOG_DENSITY_GRADIENT, NativeTarget, native_target
 from .contract import Writer
 from .defaults import ModelDefaults
 
 _POINTER = ctypes.POINTER(ctypes.c_double)
-_HEAD = (ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _POINTER, _POINTER)
-# int f(void *context, bool, bool, const double *x, double *value, char **message)
-LOG_DENSITY = ctypes.CFUNCTYPE(*_HEAD, ctypes.c_void_p)
-# int g(void *context, bool, bool, const double *x, double *value, double *gradient, char **message)
-LOG_DENSITY_GRADIENT = ctypes.CFUNCTYPE(*_HEAD, _POINTER, ctypes.c_void_p)
 
 
 class Addresses(NamedTuple):

@@ -15,10 +15,10 @@ from llvmlite import ir
 from numba import types
 
 from ... import check
+from ... import target as native
 from ...errors import ArgumentError, DataError
 from ...jit import callback, intrinsic
 from ...target import NativeTarget, native_target
-from . import own
 from .contract import Writer
 from .defaults import RowDefaults
 from .own import OwnModel
@@ -271,7 +271,7 @@ class Target(RowDefaults):
     def log_density(self, x: np.ndarray) -> float:
         if self._compiled:
             value = np.full(1, np.nan)  # left by a density that fails
-            density = own.LOG_DENSITY(self._density_address)
+            density = native.LOG_DENSITY(self._density_address)
             density(self._context, True, True, _pointer(x), _pointer(value), None)
             return float(value[0])
         return self._checked_value(x)
@@ -281,7 +281,7 @@ class Target(RowDefaults):
             raise ArgumentError("this target has no gradient: pass gradient=... to Target.from_python")
         if self._compiled:
             value, score = np.full(1, np.nan), np.empty(self.dim)
-            density = own.LOG_DENSITY_GRADIENT(self._gradient_address)
+            density = native.LOG_DENSITY_GRADIENT(self._gradient_address)
             density(self._context, True, True, _pointer(x), _pointer(value), _pointer(score), None)
             return float(value[0]), score
         return self._checked_value(x), self._checked_gradient(x)
@@ -382,7 +382,7 @@ class Target(RowDefaults):
             self._gradient_address = _gradient_of_cfunc.address
             return
         self._context = 0
-        self._callbacks = own.LOG_DENSITY(self._short), own.LOG_DENSITY_GRADIENT(self._long)
+        self._callbacks = native.LOG_DENSITY(self._short), native.LOG_DENSITY_GRADIENT(self._long)
         self._density_address, self._gradient_address = (
             ctypes.cast(function, ctypes.c_void_p).value or 0 for function in self._callbacks
         )

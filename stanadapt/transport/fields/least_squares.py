@@ -42,8 +42,8 @@ def _factorise(normal: Matrix, penalty: Matrix, sizes: Matrix) -> None:
         matrix, size = normal[one], sizes[one]
         k = 0
         for i in range(q):
-            size[i] = 1.0 / np.sqrt(matrix[k] + penalty[i])
             matrix[k] += penalty[i]
+            size[i] = 1.0 / np.sqrt(matrix[k])
             k += q - i
         k = 0
         for i in range(q):

@@ -18,8 +18,9 @@ import numpy as np
 
 from .... import check
 from ....errors import ArgumentError
+from ....target import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from ...variables import flat_names
-from ..own import LOG_DENSITY, LOG_DENSITY_GRADIENT, Addresses, OwnModel
+from ..own import Addresses, OwnModel
 from .jax_checks import Preparation, check_scalar, numbers, one_line_errors, require_jax
 from .jax_programs import Programs, Source, take_apart
 
