@@ -49,6 +49,7 @@ from .several import (
     find_parts,
     find_tied_parts,
     has_series,
+    series_alone,
     series_beside_others,
     strengths_of_all,
     without_short,
@@ -191,7 +192,7 @@ def _learn_all(
 
     If some `heads` (k,) are known, one field has these, and no others but strong ones.
     """
-    parts = find_parts(density, coupling, x)
+    parts = find_parts(density, coupling, x, variables)
     if parts:
         return _learn_several(density, parts, x, variables, most_dense)
 
@@ -203,13 +204,15 @@ def _learn_all(
     def learn_one() -> Learned | None:
         return _learn(density, coupling, x, variables, of_one, whole=tied is None)
 
-    if tied is None:
-        return learn_one()
-
     strengths: StrengthsOfAll | None = None
 
     def learn_each(tied: Tied) -> Learned | None:
         return _learn_tied_series(density, coupling, x, variables, tied, most_dense, strengths)
+
+    if tied is None:
+        found = learn_one()
+        alone = None if found is None or len(found.rows) else series_alone(coupling, variables)
+        return found if alone is None else learn_each(alone) or found
 
     cost, n_heads = cost_of_precision(density, coupling, tied)
     if cost > LARGEST_WHOLE:

@@ -97,25 +97,33 @@ class StrengthsOfAll(NamedTuple):
         return len(choose_heads(self.of_heads, most=len(self.of_heads))) > MOST_OF_ONE
 
 
-def find_parts(density: ScaledDensity, coupling: Coupling, x: np.ndarray) -> list[Part]:
-    """The series around `x` (d,), in units, that may have a field each; none if one field may do for all."""
-    found = _separate(coupling)
+def find_parts(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, variables: np.ndarray
+) -> list[Part]:
+    """The series around `x` (d,), in units, that may have a field each; none if one field may do for all.
+
+    Each of them has a head of its own. What shares all heads is one field that has too many of them, such as
+    the even and the odd waves of a process, which data on both sides of 0 do not tie.
+    """
+    hubs = _are_hubs(coupling, variables)
+    found = _separate(coupling, hubs)
     if len(found) < 2:
         return []
     strengths = []
     for places in found:
         part, own = _restrict(density, coupling, x, places)
-        of_part = strengths_of(part, x[places], own)
+        of_part = strengths_of(part, x[places], own._replace(wide=hubs[places]))
         strengths.append({int(places[k]): strength for k, strength in of_part.items()})
-    heads = {k for of_part in strengths for k, strength in of_part.items() if strength > HEAD}
-    if len(heads) <= MOST_HEADS:
-        return []
+    heads_of = [{k for k, strength in of_part.items() if strength > HEAD} for of_part in strengths]
+    heads = set().union(*heads_of)
     times = np.bincount(np.concatenate(found), minlength=x.size)
+    if len(heads) <= MOST_HEADS or any(all(times[k] > 1 for k in of_part) for of_part in heads_of):
+        return []
     x = _loosen(density, coupling, x, np.array(sorted(heads)), times)
     of_all = np.array([k for k in sorted(heads) if times[k] > 1], np.int64)
-    hold = _find_hold(density, coupling, x, of_all, found)
+    hold = _find_hold(density, coupling, x, of_all, found, hubs)
     return [
-        _part(density, coupling, x, places, of_part, times > 1, hold)
+        _part(density, coupling, x, places, of_part, times > 1, hubs, hold)
         for places, of_part in zip(found, strengths, strict=True)
     ]
 
@@ -166,6 +174,16 @@ def _series_among(coupling: Coupling, variables: np.ndarray, shortest: int) -> l
     of_variables = (np.flatnonzero(variables == number) for number in np.unique(variables))
     long = (own for own in of_variables if len(own) >= shortest)
     return [own for own in long if are_tied(coupling.pattern[own][:, own], shortest)]
+
+
+def series_alone(coupling: Coupling, variables: np.ndarray) -> Tied | None:
+    """The long series among the `variables` (d,), each given all else but its heads; None if there are none,
+    or if nothing may be a head of theirs, or too much.
+    """
+    series, are_heads = _series_and_heads(coupling, variables)
+    may_be_head = are_heads[variables]
+    tied = without_short(Tied(series, may_be_head))
+    return tied if tied.series and 0 < may_be_head.sum() <= _MOST_SMALL else None
 
 
 def without_short(tied: Tied) -> Tied:
@@ -321,9 +339,10 @@ def _tied_to(coupling: Coupling, own: np.ndarray, possible: Sequence[int] | np.n
     return np.asarray(among[share >= _SHARE])
 
 
-def _separate(coupling: Coupling) -> list[np.ndarray]:
-    """The coordinates of each series: what hangs together, and what has many neighbours among that."""
-    hubs = _are_hubs(coupling)
+def _separate(coupling: Coupling, hubs: np.ndarray) -> list[np.ndarray]:
+    """The coordinates of each series: what hangs together, and those of the `hubs` (d,) that have many
+    neighbours among that.
+    """
     narrow, wide = np.flatnonzero(~hubs), np.flatnonzero(hubs)
     labels = connected_components(coupling.pattern[narrow][:, narrow], directed=False)[1]
     found = []
@@ -336,9 +355,18 @@ def _separate(coupling: Coupling) -> list[np.ndarray]:
     return found if np.sum(tied) == len(coupling.members) else []
 
 
-def _are_hubs(coupling: Coupling) -> np.ndarray:
-    """Whether each coordinate (d,) has more neighbours than a latent of a series."""
-    return wide_coordinates(coupling.pattern.toarray(), FEW_NEIGHBOURS)
+def _are_hubs(coupling: Coupling, variables: np.ndarray) -> np.ndarray:
+    """Whether each coordinate (d,) has more neighbours than a latent of a series.
+
+    The latents of a series are none, though each may be the factor of many others, as the place of a voter is
+    in all answers of a year.
+    """
+    hubs = wide_coordinates(coupling.pattern.toarray(), FEW_NEIGHBOURS)
+    for number in np.unique(variables[hubs]):
+        own = np.flatnonzero(variables == number)
+        if are_tied(coupling.pattern[own][:, own], LEAST_TIED):
+            hubs[own] = False
+    return hubs
 
 
 def _loosen(
@@ -376,11 +404,12 @@ def _part(
     places: np.ndarray,
     strengths: dict[int, float],
     shared: np.ndarray,
+    hubs: np.ndarray,
     hold: _Hold | None,
 ) -> Part:
     """The part around `x` (d,) that has the coordinates `places` (k,), some of which are `shared` (d,).
 
-    Other series have a `hold` on some of these.
+    `strengths` are those of its `hubs` (d,). Other series have a `hold` on some of these.
 
     A location that has a law of its own, with a mean that all series share say, is a head too: a latent
     depends on heads and on later latents alone.
@@ -390,6 +419,7 @@ def _part(
     depends[places] = np.asarray(coupling.pattern[places][:, outside].sum(axis=1)).ravel() > 0
     part, own = _restrict(density, coupling, x, places, hold)
     numbers = {int(k): i for i, k in enumerate(places)}
+    own = own._replace(wide=hubs[places])
     of_heads = without_locations(part, x[places], own, {numbers[k]: strengths[k] for k in strengths})
     heads, possible = places[choose_heads(of_heads)], choose_heads(strengths, FAINT_HEAD)
     others = [k for k in sorted(strengths, key=lambda k: -strengths[k]) if k not in heads and depends[k]]
@@ -479,7 +509,12 @@ class _Hold:
 
 
 def _find_hold(
-    density: ScaledDensity, coupling: Coupling, x: np.ndarray, heads: np.ndarray, parts: list[np.ndarray]
+    density: ScaledDensity,
+    coupling: Coupling,
+    x: np.ndarray,
+    heads: np.ndarray,
+    parts: list[np.ndarray],
+    hubs: np.ndarray,
 ) -> _Hold | None:
     """What many `parts` tell of the `heads` (k,) that they share, around `x` (d,), if that is to be loosened.
 
@@ -489,7 +524,7 @@ def _find_hold(
     if len(parts) < MANY_PARTS or not len(heads):
         return None
     members = np.concatenate(parts)
-    latents = members[~_are_hubs(coupling)[members]]
+    latents = members[~hubs[members]]
     precision = Precision(density, coupling, np.setdiff1d(np.arange(x.size), latents))
     left = [_left_to_followers(precision, x, int(head)) for head in heads]
     if not 0.0 < min(left) <= max(left) < _TIGHT:
