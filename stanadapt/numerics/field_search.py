@@ -9,6 +9,9 @@ depend on the seed alone.
 At the end of each later window the field is judged by draws of that window, which it was not fitted to. It is
 given up if the best linear metric without it fits them clearly better than the best one with it, by the
 Fisher divergence (metric_choice.py). Where it fits, the divergence is a hundred times smaller with it.
+
+A chain with a wrong field may stand nearly still, and where it stands its draws fit any coordinates. So a
+field is given up too if steps are still far shorter in its second window than they were before it was found.
 """
 
 from __future__ import annotations
@@ -44,6 +47,9 @@ FARTHEST = 3.0  # in standard deviations, for a coordinate of a point that is dr
 POOR = 2.0  # a field is given up if the divergence is larger with it by this factor,
 GOOD = 0.1  # but not if no more than this is left with it, where hardly anything could be better without
 _JUDGES = 30  # fewest draws that judge a field
+# Steps are far shorter with a field if they shrink by this. Where the metric is still to be learned in the
+# coordinates of a good field, they have shrunk to 0.03 for a while; with wrong ones to 0.002 to 0.014.
+_SHRUNK = 0.02
 # Members that tell to how many others they are tied, steps of their differences, in units, and the least
 # entry beside the diagonal.
 _PROBES, _STEP, _TIE = 5, 1e-4, 1e-5
@@ -212,17 +218,20 @@ def metric_of_field(found: Learned, *, dense: bool, compressing: bool) -> Metric
 
 
 def without_poor_field(
-    transport: np.ndarray, points: np.ndarray, scores: np.ndarray, before: int
+    transport: np.ndarray, points: np.ndarray, scores: np.ndarray, before: int, shrunk: float = 1.0
 ) -> np.ndarray:
     """The map, without its field if draws and scores in x (n, d) are better off without it; or without the
     effects that it has beside the field.
 
-    The first `before` draws are from the window before, and judge nothing.
+    The first `before` draws are from the window before, and judge nothing. With the field steps have `shrunk`
+    to this ratio.
     """
     field, others = split(transport)
     points, scores = points[before:], scores[before:]
     if not len(field) or len(points) < _JUDGES:
         return transport
+    if before and shrunk < _SHRUNK:
+        return others[~have_scale_of_effects(others)]
     z, score_z = transport_draws(field, points, scores)
     left = _divergence(z, score_z, low_rank=False)
     if left < GOOD:

@@ -121,16 +121,18 @@ def learn_windows(
     new: bool,
     gradients: float = 0.0,
     refused: np.ndarray = NOTHING_REFUSED,
+    shrunk: float = 1.0,
 ) -> Lesson:
     """Coordinates and metric at the end of a window; without draws the Hessian's metric, if there is one.
 
     With `compressing`, a dense metric is compressed to low rank if that saves time. In many dimensions draws
     then choose the form too, see metric_choice.py; `gradients` is the number of gradients that a trajectory
     takes. Without `new`, the map moves only coordinates that it moved before. `refused` (k,) are questions
-    that earlier windows have answered (transport/grouping/exact_laws.py).
+    that earlier windows have answered (transport/grouping/exact_laws.py). `shrunk` is the ratio of step sizes
+    with and before a field.
     """
     (points, scores, n, before), steady = windows, False
-    kept = without_poor_field(transport, points[:n], scores[:n], before) if new else transport
+    kept = without_poor_field(transport, points[:n], scores[:n], before, shrunk) if new else transport
     known = set(refused.tolist())
     learnt = learn_transport(kept, points[:n], scores[:n], groups, before, new=new, refused=known)
     refused = np.array(sorted(known), np.int64)

@@ -141,6 +141,7 @@ class State(NamedTuple):
     searches: int  # how often the chain has looked for a latent field,
     field_gradients: float  # and the gradients that this took
     refused: np.ndarray  # (k,) int64, questions on laws that have been answered, see numerics/windows.py
+    step_before: float  # step size when the field was found, or 0
 
 
 def n_matrices(settings: Any) -> int:
@@ -162,7 +163,7 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
     windows = empty_windows(d)
     groups = np.zeros(0 if settings.transport == OFF else d, np.int64)
-    learnt = (False, no_transport(), groups, 0, 0.0, np.zeros(0, np.int64))
+    learnt = (False, no_transport(), groups, 0, 0.0, np.zeros(0, np.int64), 0.0)
     return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, *learnt)
 
 

@@ -118,7 +118,10 @@ def _learn(stage: str, state: Any, settings: Any) -> Lesson:
     compressing, new = settings.metric == AUTO, stage != LAST
     asking = settings.curvature and new
     pace = _pace(state, settings) if asking else 0.0
-    return learn_windows(*seen, compressing=compressing, new=new, gradients=pace, refused=state.refused)
+    shrunk = state.step_size / state.step_before if state.step_before > 0.0 else 1.0
+    return learn_windows(
+        *seen, compressing=compressing, new=new, gradients=pace, refused=state.refused, shrunk=shrunk
+    )
 
 
 def take_lesson(lesson: Lesson, state: Any, settings: Any, target: Any = None) -> Any:
@@ -255,6 +258,7 @@ def _move_to_field(state: Any, rows: np.ndarray) -> Any:
         logp=logp,
         score=score,
         step_size=FIRST_STEP,
+        step_before=state.step_size,
         search=dual_averaging(FIRST_STEP),
         windows=empty_windows(z.size),
         hessian=np.empty((0, 0)),

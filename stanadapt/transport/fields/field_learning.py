@@ -74,6 +74,10 @@ LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 30, 30
 LARGEST_WHOLE = 800
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
+# Latents that are not tied to each other have the laws of groups and of the scale of errors. These know two
+# scales, that of the latents and that of their data. So many of them have a field if there are so many strong
+# heads, as where a regression has errors in its covariates: two scales of data, and the slope between them.
+LEAST_UNTIED, HEADS_OF_UNTIED = 15, 3
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
@@ -430,25 +434,43 @@ def _find_precision(
     """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
     be heads if it is not right; None if there is none. `heads` (k,) are those that are known.
     """
-    narrow = np.flatnonzero(~coupling.wide)
-    few_wide = coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size)
-    if few_wide and are_tied(coupling.pattern[narrow][:, narrow], LEAST_ALONE):
-        strengths = strengths_of(density, x, coupling)
-        of_heads = without_locations(density, x, coupling, strengths)
-        of_heads |= dict.fromkeys(heads.tolist(), np.inf)
-        sparse = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
-        strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
-        # Beside effects of groups, these have a law of their own.
-        if len(strong) > MOST_HEADS and are_all_series(coupling, variables):
-            more = Precision(density, coupling, strong)
-            sparse = more if more.cost <= LARGEST_COST[len(strong)] else sparse
-        if sparse.cost <= min(LARGEST_COST[len(sparse.heads)], x.size):
-            if len(sparse.heads) > MOST_HEADS:
-                density.allow(min(most_dense, LARGEST_DENSE))
-            wide = np.flatnonzero(coupling.wide)
-            return sparse, x, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
+    sparse = _sparse_precision(density, x, coupling, variables, most_dense, heads)
+    if sparse is not None:
+        return sparse
     dense = _dense_precision(density, x, coupling, variables, most_dense)
     return None if dense is None else (*dense, dense[0].heads)
+
+
+def _sparse_precision(
+    density: ScaledDensity,
+    x: np.ndarray,
+    coupling: Coupling,
+    variables: np.ndarray,
+    most_dense: float,
+    heads: np.ndarray,
+) -> _Known | None:
+    """The same, but no other than a sparse precision."""
+    narrow = np.flatnonzero(~coupling.wide)
+    tied = are_tied(coupling.pattern[narrow][:, narrow], LEAST_ALONE)
+    if coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size) or (not tied and len(narrow) < LEAST_UNTIED):
+        return None
+    strengths = strengths_of(density, x, coupling)
+    of_heads = without_locations(density, x, coupling, strengths)
+    of_heads |= dict.fromkeys(heads.tolist(), np.inf)
+    found = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
+    strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
+    if not tied and len(strong) < HEADS_OF_UNTIED:
+        return None
+    # Beside effects of groups, these have a law of their own.
+    if len(strong) > MOST_HEADS and are_all_series(coupling, variables):
+        more = Precision(density, coupling, strong)
+        found = more if more.cost <= LARGEST_COST[len(strong)] else found
+    if found.cost > min(LARGEST_COST[len(found.heads)], x.size):
+        return None
+    if len(found.heads) > MOST_HEADS:
+        density.allow(min(most_dense, LARGEST_DENSE))
+    wide = np.flatnonzero(coupling.wide)
+    return found, x, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
 
 
 def _has_no_use(design: Design) -> bool:
