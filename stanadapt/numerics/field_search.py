@@ -230,8 +230,9 @@ def without_poor_field(
     points, scores = points[before:], scores[before:]
     if not len(field) or len(points) < _JUDGES:
         return transport
+    without = np.asarray(others[~have_scale_of_effects(others)])
     if before and shrunk < _SHRUNK:
-        return others[~have_scale_of_effects(others)]
+        return without
     z, score_z = transport_draws(field, points, scores)
     left = _divergence(z, score_z, low_rank=False)
     if left < GOOD:
@@ -245,7 +246,7 @@ def without_poor_field(
             transport, left = np.concatenate((alone, others)), _divergence(z, score_z, low_rank=False)
     most = POOR * min(_divergence(points, scores, low_rank) for low_rank in (False, True))
     poor = left > most and _divergence(z, score_z, low_rank=True) > most
-    return others[~have_scale_of_effects(others)] if poor else transport
+    return without if poor else transport
 
 
 def _divergence(points: np.ndarray, scores: np.ndarray, low_rank: bool) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -83,7 +83,8 @@ LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 LARGEST_SEVERAL = 60_000  # of several fields, where draws without them cost more
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
-# Of such a block: the four of a process and of its log noise are not found in so many gradients.
+# Of such a block, and of several small ones: the four of a process and of its log noise are not found in so
+# many gradients.
 MOST_HEADS_LARGE = 2
 
 
@@ -434,43 +435,51 @@ def _find_precision(
     """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
     be heads if it is not right; None if there is none. `heads` (k,) are those that are known.
     """
-    sparse = _sparse_precision(density, x, coupling, variables, most_dense, heads)
-    if sparse is not None:
-        return sparse
-    dense = _dense_precision(density, x, coupling, variables, most_dense)
-    return None if dense is None else (*dense, dense[0].heads)
+    sparse = _sparse_precisions(density, x, coupling, variables, heads)
+    known = next(sparse, None)
+    if known is None or _is_dear(known[0]):
+        dense = _dense_precision(density, x, coupling, variables, most_dense)
+        if dense is not None:
+            return *dense, dense[0].heads
+        known = next(sparse, None)
+        if known is None or _is_dear(known[0]):
+            return None
+    precision, possible = known
+    if len(precision.heads) > MOST_HEADS:
+        density.allow(min(most_dense, LARGEST_DENSE))
+    return precision, x, possible
 
 
-def _sparse_precision(
-    density: ScaledDensity,
-    x: np.ndarray,
-    coupling: Coupling,
-    variables: np.ndarray,
-    most_dense: float,
-    heads: np.ndarray,
-) -> _Known | None:
-    """The same, but no other than a sparse precision."""
+def _sparse_precisions(
+    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, heads: np.ndarray
+) -> Iterator[tuple[Precision, np.ndarray]]:
+    """A sparse precision, with what may be heads if it is not right, if there is one; and one with fewer
+    heads, for latents whose precision takes many gradients.
+    """
     narrow = np.flatnonzero(~coupling.wide)
     tied = are_tied(coupling.pattern[narrow][:, narrow], LEAST_ALONE)
     if coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size) or (not tied and len(narrow) < LEAST_UNTIED):
-        return None
+        return
     strengths = strengths_of(density, x, coupling)
     of_heads = without_locations(density, x, coupling, strengths)
     of_heads |= dict.fromkeys(heads.tolist(), np.inf)
     found = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
     strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
     if not tied and len(strong) < HEADS_OF_UNTIED:
-        return None
+        return
     # Beside effects of groups, these have a law of their own.
     if len(strong) > MOST_HEADS and are_all_series(coupling, variables):
         more = Precision(density, coupling, strong)
-        found = more if more.cost <= LARGEST_COST[len(strong)] else found
-    if found.cost > min(LARGEST_COST[len(found.heads)], x.size):
-        return None
-    if len(found.heads) > MOST_HEADS:
-        density.allow(min(most_dense, LARGEST_DENSE))
+        found = found if _is_dear(more) else more
     wide = np.flatnonzero(coupling.wide)
-    return found, x, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
+    yield found, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
+    fewer = choose_heads(of_heads, most=MOST_HEADS_LARGE)
+    yield Precision(density, coupling, fewer), fewer
+
+
+def _is_dear(precision: Precision) -> bool:
+    """Whether a precision takes too many gradients for its number of heads."""
+    return precision.cost > min(LARGEST_COST[len(precision.heads)], len(precision.coupling.wide))
 
 
 def _has_no_use(design: Design) -> bool:

@@ -107,7 +107,7 @@ class _Learning:
 
 
 def _join(learned: list[tuple[np.ndarray, Learned]], unit: np.ndarray) -> Learned:
-    """What was learned of the coordinates of each part, as one; others have the scale of their `unit` (d,)."""
+    """What was learned of the coordinates of each part, as one; others begin with their `unit` (d,)."""
     d = unit.size
     times = np.bincount(np.concatenate([places for places, _ in learned]), minlength=d)
     log_scale, directions, variances = np.zeros(d), [], []
