@@ -178,6 +178,9 @@ def factors_of(
             found.append(groups)
         else:
             single.append(own)
+    columns = [_columns_beside(coupling, own, single) for own in single]
+    scales = {len(one) for one in columns if len(one) > 1}  # there are as many of these as columns
+    single = [own for one in columns for own in one if len(own) not in scales]
     while single:
         together = [single.pop(0)]
         for own in single[:]:
@@ -207,6 +210,18 @@ def _groups_of(coupling: Coupling, own: np.ndarray) -> np.ndarray | None:
         if np.array_equal(lowest, highest):
             return np.asarray(own[layout])
     return None
+
+
+def _columns_beside(coupling: Coupling, own: np.ndarray, single: list[np.ndarray]) -> list[np.ndarray]:
+    """The columns of a matrix with the coordinates `own` (n,), if each is tied to one of the `single` variables
+    as effects of one factor are, such as those of testlets to a person's; else all of them as one.
+    """
+    for size in {len(one) for one in single if len(own) > len(one) and len(own) % len(one) == 0}:
+        for columns in (own.reshape(-1, size), own.reshape(size, -1).T):
+            for one in single:
+                if len(one) == size and all(_are_partners(coupling, one, column) for column in columns):
+                    return list(columns)
+    return [own]
 
 
 def _are_partners(coupling: Coupling, first: np.ndarray, second: np.ndarray) -> bool:
@@ -344,6 +359,7 @@ def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: boo
     runs = np.lib.stride_tricks.sliding_window_view(candidates, k) if len(candidates) >= k else candidates[:0]
     of_scales = [own for own in runs if len(set(variables[own])) == 1 and own[-1] - own[0] == k - 1]
     of_scales += [np.array(chosen) for chosen in itertools.permutations(scalars, k)]
+    of_scales += [np.append(one, own) for one in scalars for own in whole if k > 2 and len(own) == k - 1]
     of_angles = [own for own in whole if len(own) == n_angles] + [np.zeros(0, np.int64)]
     rows, columns = np.tril_indices(k, -1)
     by_columns = np.lexsort((rows, columns))  # Stan's correlation matrices have their numbers in this order

@@ -454,7 +454,7 @@ def _sparse_precisions(
     density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, heads: np.ndarray
 ) -> Iterator[tuple[Precision, np.ndarray]]:
     """A sparse precision, with what may be heads if it is not right, if there is one; and one with fewer
-    heads, for latents whose precision takes many gradients.
+    heads, for series whose precision takes many gradients.
     """
     narrow = np.flatnonzero(~coupling.wide)
     tied = are_tied(coupling.pattern[narrow][:, narrow], LEAST_ALONE)
@@ -473,8 +473,9 @@ def _sparse_precisions(
         found = found if _is_dear(more) else more
     wide = np.flatnonzero(coupling.wide)
     yield found, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
-    fewer = choose_heads(of_heads, most=MOST_HEADS_LARGE)
-    yield Precision(density, coupling, fewer), fewer
+    if tied:
+        fewer = choose_heads(of_heads, most=MOST_HEADS_LARGE)
+        yield Precision(density, coupling, fewer), fewer
 
 
 def _is_dear(precision: Precision) -> bool:
