@@ -468,9 +468,11 @@ def _sparse_precisions(
     if not tied and len(strong) < HEADS_OF_UNTIED:
         return
     # Beside effects of groups, these have a law of their own.
-    if len(strong) > MOST_HEADS and are_all_series(coupling, variables):
-        more = Precision(density, coupling, strong)
-        found = found if _is_dear(more) else more
+    weaker = len(strong) <= MOST_HEADS and not len(heads)
+    more = choose_heads(of_heads, most=MOST_HEADS + 1) if weaker else strong
+    if len(more) > MOST_HEADS and are_all_series(coupling, variables):
+        of_more = Precision(density, coupling, more)
+        found = found if _is_dear(of_more) else of_more
     wide = np.flatnonzero(coupling.wide)
     yield found, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
     if tied:
