@@ -99,15 +99,15 @@ def find_effects(
     own = factors_of(coupling, variables, LEAST_ROTATED if rotated else LEAST_EFFECTS, latents)
     if not own and beside is not None:  # there may be few effects; scales of several series look like these
         own = factors_of(coupling, variables, LEAST_GROUPS, np.union1d(latents, heads))
-    if not own:
+    known = _find_factors(density, x, own, latents, variables)
+    if known is None and not rotated:
+        apart = factors_of(coupling, variables, LEAST_EFFECTS, latents, columns=True)
+        if [one.shape for one in apart] != [one.shape for one in own]:
+            known = _find_factors(density, x, apart, latents, variables)
+    if known is None:
         return None
-    others = np.setdiff1d(np.arange(x.size), np.concatenate([latents, *(one.ravel() for one in own)]))
-    if not 0 < len(others) <= MOST_CANDIDATES:
-        return None
-    if np.bincount(variables[others]).max() > max(LATENT * len(own[0]), FEW):
-        return None
-    factors = _find_roles(density, x * density.unit, own, others, variables)
-    if factors is None or (rotated and _do_axes_change(density, x * density.unit, factors)):
+    factors, others = known
+    if rotated and _do_axes_change(density, x * density.unit, factors):
         return None
     standard = np.concatenate([latents, *(factor.own.ravel() for factor in factors)])
     apart, others = others, np.setdiff1d(np.arange(x.size), standard)
@@ -156,11 +156,13 @@ def factors_of(
     variables: np.ndarray,
     least: int = LEAST_EFFECTS,
     latents: np.ndarray | None = None,
+    *,
+    columns: bool = False,
 ) -> list[np.ndarray]:
     """The effects (J, K) of the groups of each factor, the largest factor first.
 
     There are none if all factors together have fewer effects than `least`. Variables that have `latents` of a
-    field are left out.
+    field are left out. With `columns` those of a matrix may be effects of one factor.
 
     The effects of a factor are one variable, or several of one size.
     """
@@ -178,9 +180,10 @@ def factors_of(
             found.append(groups)
         else:
             single.append(own)
-    columns = [_columns_beside(coupling, own, single) for own in single]
-    scales = {len(one) for one in columns if len(one) > 1}  # there are as many of these as columns
-    single = [own for one in columns for own in one if len(own) not in scales]
+    if columns:
+        apart = [_columns_beside(coupling, own, single) for own in single]
+        scales = {len(one) for one in apart if len(one) > 1}  # there are as many of these as columns
+        single = [own for one in apart for own in one if len(own) not in scales]
     while single:
         together = [single.pop(0)]
         for own in single[:]:
@@ -228,6 +231,27 @@ def _are_partners(coupling: Coupling, first: np.ndarray, second: np.ndarray) -> 
     """Whether coordinates of two variables of one size are tied where they have one index, and only there."""
     between = coupling.pattern[first][:, second].tocoo()
     return bool(between.nnz and np.array_equal(between.row, between.col))
+
+
+def _find_factors(
+    density: ScaledDensity,
+    x: np.ndarray,
+    own: list[np.ndarray],
+    latents: np.ndarray,
+    variables: np.ndarray,
+) -> tuple[list[GroupingFactor], np.ndarray] | None:
+    """The factors `own` around `x` (d,), in units, with their roles, and all coordinates beside effects and
+    `latents`; None if these are too many, or nothing says their roles.
+    """
+    if not own:
+        return None
+    others = np.setdiff1d(np.arange(x.size), np.concatenate([latents, *(one.ravel() for one in own)]))
+    if not 0 < len(others) <= MOST_CANDIDATES:
+        return None
+    if np.bincount(variables[others]).max() > max(LATENT * len(own[0]), FEW):
+        return None
+    factors = _find_roles(density, x * density.unit, own, others, variables)
+    return None if factors is None else (factors, others)
 
 
 def _find_roles(
