@@ -216,8 +216,8 @@ def _groups_of(coupling: Coupling, own: np.ndarray) -> np.ndarray | None:
 
 
 def _columns_beside(coupling: Coupling, own: np.ndarray, single: list[np.ndarray]) -> list[np.ndarray]:
-    """The columns of a matrix with the coordinates `own` (n,), if each is tied to one of the `single` variables
-    as effects of one factor are, such as those of testlets to a person's; else all of them as one.
+    """The columns of a matrix with the coordinates `own` (n,), if each is tied to one of the `single`
+    variables as effects of one factor are, such as those of testlets to a person's; else all of them as one.
     """
     for size in {len(one) for one in single if len(own) > len(one) and len(own) % len(one) == 0}:
         for columns in (own.reshape(-1, size), own.reshape(size, -1).T):

@@ -10,7 +10,7 @@ import numpy as np
 from ..composition import change_coordinates
 from ..effects_table import LEAST_GROUPS
 from ..field import Field
-from ..field_table import factors_in, field_rows
+from ..field_table import factors_in, field_rows, latents_and_heads
 from ..map_table import no_transport
 from .beside_effects import given_standard_effects
 from .common_scale import find_common_scales
@@ -217,7 +217,8 @@ def _learn_all(
     if tied is None:
         found = learn_one()
         alone = None if found is None or len(found.rows) else series_alone(coupling, variables)
-        return found if alone is None else learn_each(alone) or found
+        found_alone = None if alone is None else learn_each(alone)
+        return found if found_alone is None else _with_units(found_alone, density.unit)
 
     cost, n_heads = cost_of_precision(density, coupling, tied)
     if cost > LARGEST_WHOLE:
@@ -231,6 +232,14 @@ def _learn_all(
         return learn_each(without_short(tied)) if found is None and last else found
     found = learn_each(tied)
     return learn_one() if found is None else found
+
+
+def _with_units(found: Learned, unit: np.ndarray) -> Learned:
+    """What was learned of series, where all else begins with its `unit` (d,): it may have any scale."""
+    scale = unit.copy()
+    own = np.concatenate(latents_and_heads(found.rows))
+    scale[own] = found.scale[own]
+    return found._replace(scale=scale)
 
 
 def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> bool:

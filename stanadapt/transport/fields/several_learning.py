@@ -70,7 +70,7 @@ def learn_several(
         for part, own in zip(parts, found, strict=True)
         if own is not None and len(own.rows)
     ]
-    return _join(learned, density.unit) if learned else None
+    return _join(learned, x.size) if learned else None
 
 
 class _Learning:
@@ -106,9 +106,8 @@ class _Learning:
         return how_far_off(self._design, field_of(found.rows)) > _POOR
 
 
-def _join(learned: list[tuple[np.ndarray, Learned]], unit: np.ndarray) -> Learned:
-    """What was learned of the coordinates of each part, as one; others begin with their `unit` (d,)."""
-    d = unit.size
+def _join(learned: list[tuple[np.ndarray, Learned]], d: int) -> Learned:
+    """What was learned of the coordinates of each part, as one."""
     times = np.bincount(np.concatenate([places for places, _ in learned]), minlength=d)
     log_scale, directions, variances = np.zeros(d), [], []
     for places, own in learned:
@@ -120,7 +119,7 @@ def _join(learned: list[tuple[np.ndarray, Learned]], unit: np.ndarray) -> Learne
                 variances.append(variance)
     return Learned(
         join_fields([own.rows for _, own in learned], [places for places, _ in learned]),
-        np.where(times == 0, unit, np.exp(log_scale / np.maximum(times, 1))),
+        np.exp(log_scale / np.maximum(times, 1)),
         np.array(directions).reshape(len(variances), d),
         np.array(variances),
     )
