@@ -482,6 +482,8 @@ def _sparse_precisions(
     if len(more) > MOST_HEADS and are_all_series(coupling, variables):
         of_more = Precision(density, coupling, more)
         found = found if _is_dear(of_more) else of_more
+    if len(strong) > len(found.heads):  # a strong head among the latents has a neck
+        return
     wide = np.flatnonzero(coupling.wide)
     yield found, wide if len(wide) <= MOST_HEADS else choose_heads(strengths, FAINT_HEAD)
     if tied:
