@@ -69,6 +69,8 @@ HOPELESS = 9.0
 NOT_NORMAL = 0.5
 # Gradients that a precision may take with 0 to 6 heads, so that those of a search suffice.
 LARGEST_COST = MOST_PROBES, MOST_PROBES, 120, 60, 40, 30, 30
+# A fifth head that is weak is worth no more than this.
+COST_OF_FIVE = 20
 # And with all coordinates that may be heads of series that data tie: there one precision tells which of them
 # are locations.
 LARGEST_WHOLE = 800
@@ -481,7 +483,8 @@ def _sparse_precisions(
     more = choose_heads(of_heads, most=MOST_HEADS + 1) if weaker else strong
     if len(more) > MOST_HEADS and are_all_series(coupling, variables):
         of_more = Precision(density, coupling, more)
-        found = found if _is_dear(of_more) else of_more
+        is_cheap = of_more.cost <= COST_OF_FIVE if weaker else not _is_dear(of_more)
+        found = of_more if is_cheap else found
     if len(strong) > len(found.heads):  # a strong head among the latents has a neck
         return
     wide = np.flatnonzero(coupling.wide)
