@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import stanadapt
+from cases import resolve
 from stanadapt.numerics.field_search import FAR, draw_in, without_poor_field
+from stanadapt.samplers import windowed
 from stanadapt.transport import composition
 from stanadapt.transport.bend import Bend, bend_rows
-from stanadapt.transport.field_table import field_rows, fields_of, middle_of_field
+from stanadapt.transport.field_table import field_rows, fields_of, middle_of_field, split
 from stanadapt.transport.fields.field_learning import learn_walk
 from stanadapt.transport.map_table import APART
 
@@ -97,3 +99,34 @@ def test_a_field_is_given_up_where_draws_are_better_off_without_it() -> None:
         composition.into_x(rows, z, x[k])
         scores[k] = composition.score_in_x(rows, z, x[k], -away / SPREAD)
     assert without_poor_field(rows, x, scores, 0) is rows
+    # Steps that are far shorter in its second window: the chain may stand where any coordinates fit.
+    assert without_poor_field(rows, x, scores, 30, 0.1) is rows
+    assert without_poor_field(rows, x, scores, 0, 0.01) is rows
+    assert not len(without_poor_field(rows, x, scores, 30, 0.01))
+
+
+@pytest.mark.parametrize(("step_before", "is_kept"), [(0.0, True), (0.1, True), (1.0, False)])
+def test_a_chain_gives_up_a_field_in_which_its_steps_have_shrunk(
+    target: Any, step_before: float, is_kept: bool
+) -> None:
+    """Draws in its coordinates, where the chain takes steps of 0.01."""
+    sampler, settings = resolve("fisher_hmc", {"curvature": False})
+    rows, rng = learn_walk(), np.random.default_rng(5)
+    z = middle() + SPREAD * rng.normal(size=(80, D))
+    x, scores = np.empty((80, D)), np.empty((80, D))
+    for k in range(80):
+        composition.into_x(rows, z[k], x[k])
+        scores[k] = composition.score_in_x(rows, z[k], x[k], -(z[k] - middle()) / SPREAD**2)
+    start = sampler.start(target, settings, np.zeros(D), rng)
+    windows = start.windows._replace(points=x, scores=scores, seen=80, before=40)
+    state = start._replace(windows=windows, transport=rows, step_size=0.01, step_before=step_before)
+    field, _ = split(sampler.enter("window_6", state, settings).transport)
+    assert bool(len(field)) == is_kept
+
+
+def test_a_chain_remembers_its_steps_when_it_moves_to_a_field(target: Any) -> None:
+    sampler, settings = resolve("fisher_hmc", {"curvature": False})
+    start = sampler.start(target, settings, np.full(D, 0.1), np.random.default_rng(5))
+    assert start.step_before == 0.0
+    moved = windowed._move_to_field(start._replace(step_size=0.2), learn_walk())
+    assert (moved.step_before, moved.step_size) == (0.2, windowed.FIRST_STEP)

@@ -101,9 +101,9 @@ def find_effects(
         own = factors_of(coupling, variables, LEAST_GROUPS, np.union1d(latents, heads))
     known = _find_factors(density, x, own, latents, variables)
     if known is None and not rotated:
-        apart = factors_of(coupling, variables, LEAST_EFFECTS, latents, columns=True)
-        if [one.shape for one in apart] != [one.shape for one in own]:
-            known = _find_factors(density, x, apart, latents, variables)
+        divided = factors_of(coupling, variables, LEAST_EFFECTS, latents, columns=True)
+        if [one.shape for one in divided] != [one.shape for one in own]:
+            known = _find_factors(density, x, divided, latents, variables)
     if known is None:
         return None
     factors, others = known
