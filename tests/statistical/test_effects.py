@@ -59,6 +59,15 @@ model {{
   }}
 }}
 """
+TESTLETS = f"""
+data {{ int P; int L; int n; array[P, L] vector[n] y; }}
+parameters {{ vector[P] th; matrix[P, L] g; real log_t; vector[L] log_g; }}
+model {{
+  log_t ~ normal(-1, 1); log_g ~ normal(-1, 1); th ~ normal(0, exp(log_t));
+  for (k in 1:L) g[, k] ~ normal(0, exp(log_g[k]));
+  for (p in 1:P) for (k in 1:L) y[p, k] ~ normal(th[p] + g[p, k], {ERROR});
+}}
+"""
 
 UPPER = 0.6  # some draws of the scales are near it
 BOUNDED, BOUNDED_NOT_CENTRED = (
@@ -161,6 +170,41 @@ def test_scales_and_the_correlation_have_their_law(program: str, seed: int) -> N
         found = [sigma[..., 0], sigma[..., 1], np.arctanh(posterior["L"][..., 1, 0])]
     for draws, law in zip(found, laws, strict=True):
         assert largest_error(draws.values, law, findings) < LIMIT
+
+
+@functools.cache
+def answers_to_testlets() -> tuple[dict[str, Any], list[np.ndarray]]:
+    """20 persons, two testlets of three items; quantiles of the log scales of persons and of testlets."""
+    rng, persons, each, number = np.random.default_rng(11), 20, 3, 2
+    level, own = 0.7 * rng.normal(size=persons), np.array([0.5, 0.3]) * rng.normal(size=(persons, number))
+    y = (level[:, None] + own)[:, :, None] + ERROR * rng.normal(size=(persons, number, each))
+    means = y.mean(axis=2)
+    squares, noise = means.T @ means, ERROR**2 / each
+    grids = [np.linspace(-9.0, 2.0, 80)] * 3
+    for points in (160, 0):
+        t, u, v = np.meshgrid(*grids, indexing="ij", sparse=True)
+        common, first, second = np.exp(2.0 * t), np.exp(2.0 * u) + noise, np.exp(2.0 * v) + noise
+        det = first * second + common * (first + second)
+        log_p = -0.5 * persons * np.log(det)
+        log_p -= 0.5 * ((common + second) * squares[0, 0] + (common + first) * squares[1, 1]) / det
+        log_p += common * squares[0, 1] / det - 0.5 * ((t + 1.0) ** 2 + (u + 1.0) ** 2 + (v + 1.0) ** 2)
+        density = np.exp(log_p - log_p.max())
+        marginals = [density.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
+        if points:
+            grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
+    data = {"P": persons, "L": number, "n": each, "y": y}
+    return data, [quantiles(grid, p) for grid, p in zip(grids, marginals, strict=True)]
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_scales_of_testlets_have_their_law(seed: int) -> None:
+    """Effects of a person in two variables, whose scales are a number and a vector."""
+    data, laws = answers_to_testlets()
+    posterior, adaptation, findings = run(TESTLETS, data, seed=seed, draws=4_000)
+    assert ((adaptation["field_effects"].values == 3).sum(axis=-1) == 3 * data["P"]).any()
+    draws = [posterior["log_t"].values, *np.moveaxis(posterior["log_g"].values, -1, 0)]
+    for values, law in zip(draws, laws, strict=True):
+        assert largest_error(values, law, findings) < LIMIT
 
 
 @pytest.mark.thorough
