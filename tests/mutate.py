@@ -1627,7 +1627,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/field_learning.py",
-        "if not tied and len(strong) < HEADS_OF_UNTIED:",
+        "if not tied and (len(found.heads) < HEADS_OF_UNTIED or not len(strong)):",
         "if not tied:",
         unit(
             "test_structures", "test_latents_that_nothing_ties_have_a_field_if_they_have_three_strong_heads"

@@ -77,8 +77,9 @@ LARGEST_WHOLE = 800
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
 # Latents that are not tied to each other have the laws of groups and of the scale of errors. These know two
-# scales, that of the latents and that of their data. So many of them have a field if there are so many strong
-# heads, as where a regression has errors in its covariates: two scales of data, and the slope between them.
+# scales, that of the latents and that of their data. So many of them have a field if there are so many heads,
+# as where a regression has errors in its covariates: two scales of data, and the slope between them. Which of
+# these are strong changes from place to place.
 LEAST_UNTIED, HEADS_OF_UNTIED = 15, 3
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
@@ -476,7 +477,7 @@ def _sparse_precisions(
     of_heads |= dict.fromkeys(heads.tolist(), np.inf)
     found = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
     strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
-    if not tied and len(strong) < HEADS_OF_UNTIED:
+    if not tied and (len(found.heads) < HEADS_OF_UNTIED or not len(strong)):
         return
     # Beside effects of groups, these have a law of their own.
     weaker = len(strong) <= MOST_HEADS and not len(heads)
