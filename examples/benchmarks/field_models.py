@@ -639,6 +639,47 @@ model {
 }
 """
 
+# Votes of justices: their positions walk from term to term, and cases have thresholds and weights.
+POSITIONS = """
+data { int J; int T; int K; array[J, T, K] int y; }
+parameters {
+  matrix[J, T] theta; matrix[T, K] a; matrix<lower=0>[T, K] b; real<lower=0> s; real<lower=0> s_b;
+}
+model {
+  s ~ normal(0, 0.5); s_b ~ std_normal();
+  theta[, 1] ~ normal(0, 2); for (t in 2:T) theta[, t] ~ normal(theta[, t - 1], s);
+  to_vector(a) ~ normal(0, 2); to_vector(b) ~ lognormal(0, s_b);
+  for (j in 1:J) for (t in 1:T) y[j, t] ~ bernoulli_logit(b[t] * theta[j, t] - a[t]);
+}
+"""
+
+# A regression on a covariate that is measured with an error which is roughly known.
+COVARIATE = """
+data { int n; vector[n] w; vector[n] y; }
+parameters {
+  vector[n] x; real mu; real<lower=0> tau; real a; real b; real<lower=0> sigma; real<lower=0> s;
+}
+model {
+  mu ~ normal(0, 5); tau ~ normal(0, 3); a ~ normal(0, 5); b ~ normal(0, 2);
+  sigma ~ std_normal(); s ~ normal(0.8, 0.1);
+  x ~ normal(mu, tau); w ~ normal(x, s); y ~ normal(a + b * x, sigma);
+}
+"""
+
+# A monthly state, of which an indicator is seen in each month, and the sum in each quarter.
+NOWCAST = """
+data { int Q; vector[Q] q; vector[3 * Q] m; }
+parameters {
+  vector[3 * Q] x; real<lower=-1, upper=1> phi; real<lower=0> s; real<lower=0> s_q; real<lower=0> s_m; real l;
+}
+model {
+  phi ~ normal(0.5, 0.3); s ~ normal(0, 0.5); s_q ~ normal(0, 0.5); s_m ~ normal(0, 0.5); l ~ normal(1, 0.5);
+  x[1] ~ std_normal(); x[2:(3 * Q)] ~ normal(phi * x[1:(3 * Q - 1)], s);
+  for (k in 1:Q) q[k] ~ normal(sum(x[(3 * k - 2):(3 * k)]), s_q);
+  m ~ normal(l * x, s_m);
+}
+"""
+
 
 def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
     """A stationary series around 0."""
@@ -860,6 +901,29 @@ def cases(length: int) -> dict[str, Any]:
     }
 
 
+def votes(terms: int) -> dict[str, Any]:
+    """Of nine justices, twelve in each term."""
+    rng, justices, each = np.random.default_rng(35), 9, 12
+    steps = np.cumsum(0.25 * rng.normal(size=(justices, terms)), axis=1)
+    theta = np.linspace(-2, 2, justices)[:, None] + steps
+    a, b = rng.normal(size=(terms, each)), 1.2 * np.exp(0.4 * rng.normal(size=(terms, each)))
+    y = rng.binomial(1, 1.0 / (1.0 + np.exp(a - b * theta[:, :, None])))
+    return {"J": justices, "T": terms, "K": each, "y": y}
+
+
+def measured(n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(36)
+    x = 2.0 + 1.5 * rng.normal(size=n)
+    return {"n": n, "w": x + 0.8 * rng.normal(size=n), "y": 1.0 + 0.7 * x + 0.5 * rng.normal(size=n)}
+
+
+def quarters(number: int) -> dict[str, Any]:
+    rng = np.random.default_rng(37)
+    x = autoregression(rng, 3 * number, 0.6, 0.4)
+    q = x.reshape(number, 3).sum(axis=1) + 0.2 * rng.normal(size=number)
+    return {"Q": number, "q": q, "m": 0.8 * x + 0.5 * rng.normal(size=x.size)}
+
+
 class FieldModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -889,6 +953,9 @@ MODELS = {
     "regression": FieldModel(REGRESSION, regression, 120, np.nan),
     "currencies": FieldModel(CURRENCIES, rates_of_exchange, 150, np.nan),
     "epidemic": FieldModel(EPIDEMIC, cases, 80, np.nan),
+    "positions": FieldModel(POSITIONS, votes, 20, np.nan),
+    "covariate": FieldModel(COVARIATE, measured, 120, np.nan),
+    "nowcast": FieldModel(NOWCAST, quarters, 40, np.nan),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),

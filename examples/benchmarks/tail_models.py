@@ -571,6 +571,19 @@ model {
 }
 """
 
+# Answers of persons to testlets of four items: what a person brings to each testlet has a scale of its own.
+TESTLETS = """
+data { int P; int I; int L; array[I] int l; array[P, I] int y; }
+parameters {
+  vector[P] theta; vector[I] b; matrix[P, L] g; real<lower=0> s; vector<lower=0>[L] s_g; real<lower=0> s_b;
+}
+model {
+  s ~ std_normal(); s_g ~ std_normal(); s_b ~ normal(0, 2);
+  theta ~ normal(0, s); b ~ normal(0, s_b); for (k in 1:L) g[, k] ~ normal(0, s_g[k]);
+  for (p in 1:P) for (i in 1:I) y[p, i] ~ bernoulli_logit(theta[p] + g[p, l[i]] - b[i]);
+}
+"""
+
 
 def subjects_and_items(subjects: int, normal: bool = True) -> dict[str, Any]:
     """Half as many items, each seen by all."""
@@ -659,6 +672,15 @@ def studies(number: int) -> dict[str, Any]:
     return {"N": y.size, "S": number, "study": study + 1, "y": y, "error": error}
 
 
+def answers_to_testlets(persons: int) -> dict[str, Any]:
+    """Five testlets."""
+    rng, testlets = np.random.default_rng(15), np.repeat(np.arange(5), 4)
+    theta, b = rng.normal(size=persons), rng.normal(size=testlets.size)
+    g = 0.6 * rng.normal(size=(persons, 5))
+    y = rng.binomial(1, logistic(theta[:, None] + g[:, testlets] - b))
+    return {"P": persons, "I": testlets.size, "L": 5, "l": testlets + 1, "y": y}
+
+
 class TailModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -702,6 +724,7 @@ MODELS = {
     "ratings": TailModel(RATINGS, ratings, 100, ("s", "s_item")),
     "factorial": TailModel(FACTORIAL, factorial, 12, ("s_a", "s_b", "s_ab", "sigma")),
     "studies": TailModel(STUDIES, studies, 20, ("s", "tau")),
+    "testlets": TailModel(TESTLETS, answers_to_testlets, 80, ("s", "s_g", "s_b")),
     "curves": TailModel(curves(2, "normal"), of_curves, 300, ("tau1", "tau2", "sigma")),
     "curve_and_groups": TailModel(
         curves(1, "normal", groups=True), functools.partial(of_curves, groups=25), 300, ("tau1", "s", "sigma")
