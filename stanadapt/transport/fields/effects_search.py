@@ -219,10 +219,10 @@ def _columns_beside(coupling: Coupling, own: np.ndarray, single: list[np.ndarray
     """The columns of a matrix with the coordinates `own` (n,), if each is tied to one of the `single`
     variables as effects of one factor are, such as those of testlets to a person's; else all of them as one.
     """
-    for size in {len(one) for one in single if len(own) > len(one) and len(own) % len(one) == 0}:
-        for columns in (own.reshape(-1, size), own.reshape(size, -1).T):
-            for one in single:
-                if len(one) == size and all(_are_partners(coupling, one, column) for column in columns):
+    for one in single:
+        if len(own) > len(one) and len(own) % len(one) == 0:
+            for columns in (own.reshape(-1, len(one)), own.reshape(len(one), -1).T):
+                if all(_are_partners(coupling, one, column) for column in columns):
                     return list(columns)
     return [own]
 
