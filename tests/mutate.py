@@ -1320,8 +1320,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/field_learning.py",
-        "variables, of_one, whole=tied is None)",
-        "variables, of_one)",
+        "variables, of_one, whole=tied is None,",
+        "variables, of_one,",
         unit(
             "test_fields_given_effects",
             "test_scales_of_few_latents_are_no_heads_where_series_may_have_a_law_each",
@@ -1678,6 +1678,15 @@ MUTATIONS = [
         "    if known is None and not rotated:\n",
         "    if not rotated:\n",
         unit("test_structures", "test_an_interaction_with_one_scale_is_one_factor"),
+    ),
+    Mutation(
+        "transport/fields/several_learning.py",
+        "(times == 0) & is_far",
+        "times == 0",
+        unit(
+            "test_several_learning",
+            "test_what_is_outside_of_all_parts_begins_with_its_unit_if_that_is_far_from_1",
+        ),
     ),
 ]
 

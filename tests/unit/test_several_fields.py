@@ -42,7 +42,7 @@ def parts_of(program: str, series: int = SERIES) -> tuple[list[Part], list[str]]
     scaled = ScaledDensity(density, np.full(x.size, 0.5))
     coupling = couple(scaled, x / 0.5, variables)
     assert coupling is not None
-    return find_parts(scaled, coupling, x / 0.5), names
+    return find_parts(scaled, coupling, x / 0.5, variables), names
 
 
 def begin(program: str, series: int, length: int = LENGTH) -> tuple[Any, list[str], np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from stanadapt.run.warmup import variable_groups
 from stanadapt.transport.field_table import fields_of, split
 from stanadapt.transport.fields import field_learning, several_learning
 from stanadapt.transport.fields.design import Design
+from stanadapt.transport.fields.field_learning import learn_walk
 from stanadapt.transport.fields.laplace import HeadPosterior, LatentMode
 from stanadapt.transport.fields.learned_law import Learned
 from stanadapt.transport.fields.precision import Factor
@@ -178,3 +179,10 @@ def test_some_that_have_none_do_not_stop_the_others(monkeypatch: pytest.MonkeyPa
     learned = parts.learn()
     assert learned is not None
     assert len(learned.rows) == 12
+
+
+def test_what_is_outside_of_all_parts_begins_with_its_unit_if_that_is_far_from_1() -> None:
+    rows, unit = learn_walk(), np.append(np.full(21, 0.01), [0.01, 0.5, 30.0])
+    own = Learned(rows, np.append(0.4, np.ones(20)), np.zeros((0, 21)), np.zeros(0))
+    joint = several_learning._join([(np.arange(21), own)], unit)
+    np.testing.assert_allclose(joint.scale, np.append(own.scale, [0.01, 1.0, 30.0]))

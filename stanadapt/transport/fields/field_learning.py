@@ -209,19 +209,21 @@ def _learn_all(
 
     tied = series_beside_others(coupling, variables)
 
-    def learn_one() -> Learned | None:
-        return _learn(density, coupling, x, variables, of_one, whole=tied is None)
-
     strengths: StrengthsOfAll | None = None
 
     def learn_each(tied: Tied) -> Learned | None:
         return _learn_tied_series(density, coupling, x, variables, tied, most_dense, strengths)
 
+    def learn_alone() -> Learned | None:
+        alone = series_alone(coupling, variables) if tied is None else None
+        found = None if alone is None else learn_each(alone)
+        return None if found is None else _with_units(found, density.unit)
+
+    def learn_one() -> Learned | None:
+        return _learn(density, coupling, x, variables, of_one, whole=tied is None, otherwise=learn_alone)
+
     if tied is None:
-        found = learn_one()
-        alone = None if found is None or len(found.rows) else series_alone(coupling, variables)
-        found_alone = None if alone is None else learn_each(alone)
-        return found if found_alone is None else _with_units(found_alone, density.unit)
+        return learn_one()
 
     cost, n_heads = cost_of_precision(density, coupling, tied)
     if cost > LARGEST_WHOLE:
@@ -351,11 +353,13 @@ def _learn(
     whole: bool = True,
     is_worth: Callable[[Design], bool] = lambda _: True,
     root: np.ndarray | None = None,
+    otherwise: Callable[[], Learned | None] = lambda: None,
 ) -> Learned | None:
     """The field around `x` (d,), in units, whose precision `find` finds.
 
     Its heads may depend on others, if they are not `alone`, which their own law does not know. If latents may
-    also have several laws, or are not the `whole` of what has one, scales of few of them are no heads.
+    also have several laws, or are not the `whole` of what has one, scales of few of them are no heads. What
+    `otherwise` learns takes its place if the precision is sparse, but latents are far from normal.
     """
     for _ in range(MOST_LOOKS):
         coupling = couple(density, x, variables) if coupling is None else coupling
@@ -386,7 +390,7 @@ def _learn(
         return None
     none = Learned(no_transport(), np.ones(x.size), np.zeros((0, x.size)), np.zeros(0))
     if how_far_from_normal(precision, place.mode) > NOT_NORMAL:
-        return none
+        return (None if precision.dense else otherwise()) or none
     design = find_design(precision, place, tails=False)
     if _has_no_use(design):
         return none
@@ -469,8 +473,10 @@ def _sparse_precisions(
     heads, for series whose precision takes many gradients.
     """
     narrow = np.flatnonzero(~coupling.wide)
-    tied = are_tied(coupling.pattern[narrow][:, narrow], LEAST_ALONE)
-    if coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size) or (not tied and len(narrow) < LEAST_UNTIED):
+    among = coupling.pattern[narrow][:, narrow]
+    tied = are_tied(among, LEAST_ALONE)
+    apart = len(narrow) >= LEAST_UNTIED and np.median(np.asarray(among.sum(axis=0)).ravel()) < 2.0
+    if coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size) or not (tied or apart):
         return
     strengths = strengths_of(density, x, coupling)
     of_heads = without_locations(density, x, coupling, strengths)

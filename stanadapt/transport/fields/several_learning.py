@@ -19,6 +19,9 @@ _TRIED, _RAN_OUT = 3, 0.5
 # Share of the gradients that many series have in equal parts. What is left is for those that need more, and
 # for looks at heads that all share.
 _EQUAL = 0.8
+# Units of coordinates outside of all parts are known from few draws, so that they count where they are off by
+# this factor: beside a share of voters errors of 0.01 are, and most scales and means are not.
+_FAR = 10.0
 # How far a law is off, at the median, in z, if gradients were too few for it; else it is 0.07 to 0.25.
 _POOR = 0.35
 
@@ -70,7 +73,7 @@ def learn_several(
         for part, own in zip(parts, found, strict=True)
         if own is not None and len(own.rows)
     ]
-    return _join(learned, x.size) if learned else None
+    return _join(learned, density.unit) if learned else None
 
 
 class _Learning:
@@ -106,9 +109,13 @@ class _Learning:
         return how_far_off(self._design, field_of(found.rows)) > _POOR
 
 
-def _join(learned: list[tuple[np.ndarray, Learned]], d: int) -> Learned:
-    """What was learned of the coordinates of each part, as one."""
+def _join(learned: list[tuple[np.ndarray, Learned]], unit: np.ndarray) -> Learned:
+    """What was learned of the coordinates of each part, as one; others begin with their `unit` (d,) if it is
+    far from 1.
+    """
+    d = unit.size
     times = np.bincount(np.concatenate([places for places, _ in learned]), minlength=d)
+    is_far = np.abs(np.log(unit)) > np.log(_FAR)
     log_scale, directions, variances = np.zeros(d), [], []
     for places, own in learned:
         log_scale[places] += np.log(own.scale)
@@ -119,7 +126,7 @@ def _join(learned: list[tuple[np.ndarray, Learned]], d: int) -> Learned:
                 variances.append(variance)
     return Learned(
         join_fields([own.rows for _, own in learned], [places for places, _ in learned]),
-        np.exp(log_scale / np.maximum(times, 1)),
+        np.exp(np.where((times == 0) & is_far, np.log(unit), log_scale / np.maximum(times, 1))),
         np.array(directions).reshape(len(variances), d),
         np.array(variances),
     )
