@@ -1477,8 +1477,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "if len(heads) <= MOST_HEADS or any(",
-        "if not heads or any(",
+        "if len(heads) <= MOST_HEADS or sum(",
+        "if not heads or sum(",
         unit("test_several_fields", "test_few_heads_need_no_parts"),
     ),
     Mutation(
@@ -1609,7 +1609,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        " or any(all(times[k] > 1 for k in of_part) for of_part in heads_of):",
+        " or sum(times[k] > 1 for k in heads) > MOST_HEADS:",
         ":",
         unit("test_structures", "test_parts_that_share_all_heads_are_no_series"),
     ),

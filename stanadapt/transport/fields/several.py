@@ -102,8 +102,8 @@ def find_parts(
 ) -> list[Part]:
     """The series around `x` (d,), in units, that may have a field each; none if one field may do for all.
 
-    Each of them has a head of its own. What shares all heads is one field that has too many of them, such as
-    the even and the odd waves of a process, which data on both sides of 0 do not tie.
+    Parts that share more heads than a field may have are none, such as the even and the odd waves of a
+    process, which data on both sides of 0 do not tie.
     """
     hubs = _are_hubs(coupling, variables)
     found = _separate(coupling, hubs)
@@ -112,18 +112,17 @@ def find_parts(
     strengths = []
     for places in found:
         part, own = _restrict(density, coupling, x, places)
-        of_part = strengths_of(part, x[places], own._replace(wide=hubs[places]))
+        of_part = strengths_of(part, x[places], own)
         strengths.append({int(places[k]): strength for k, strength in of_part.items()})
-    heads_of = [{k for k, strength in of_part.items() if strength > HEAD} for of_part in strengths]
-    heads = set().union(*heads_of)
+    heads = {k for of_part in strengths for k, strength in of_part.items() if strength > HEAD}
     times = np.bincount(np.concatenate(found), minlength=x.size)
-    if len(heads) <= MOST_HEADS or any(all(times[k] > 1 for k in of_part) for of_part in heads_of):
+    if len(heads) <= MOST_HEADS or sum(times[k] > 1 for k in heads) > MOST_HEADS:
         return []
     x = _loosen(density, coupling, x, np.array(sorted(heads)), times)
     of_all = np.array([k for k in sorted(heads) if times[k] > 1], np.int64)
     hold = _find_hold(density, coupling, x, of_all, found, hubs)
     return [
-        _part(density, coupling, x, places, of_part, times > 1, hubs, hold)
+        _part(density, coupling, x, places, of_part, times > 1, hold)
         for places, of_part in zip(found, strengths, strict=True)
     ]
 
@@ -404,12 +403,11 @@ def _part(
     places: np.ndarray,
     strengths: dict[int, float],
     shared: np.ndarray,
-    hubs: np.ndarray,
     hold: _Hold | None,
 ) -> Part:
     """The part around `x` (d,) that has the coordinates `places` (k,), some of which are `shared` (d,).
 
-    `strengths` are those of its `hubs` (d,). Other series have a `hold` on some of these.
+    Other series have a `hold` on some of these.
 
     A location that has a law of its own, with a mean that all series share say, is a head too: a latent
     depends on heads and on later latents alone.
@@ -419,7 +417,6 @@ def _part(
     depends[places] = np.asarray(coupling.pattern[places][:, outside].sum(axis=1)).ravel() > 0
     part, own = _restrict(density, coupling, x, places, hold)
     numbers = {int(k): i for i, k in enumerate(places)}
-    own = own._replace(wide=hubs[places])
     of_heads = without_locations(part, x[places], own, {numbers[k]: strengths[k] for k in strengths})
     heads, possible = places[choose_heads(of_heads)], choose_heads(strengths, FAINT_HEAD)
     others = [k for k in sorted(strengths, key=lambda k: -strengths[k]) if k not in heads and depends[k]]
