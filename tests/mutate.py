@@ -1688,6 +1688,12 @@ MUTATIONS = [
             "test_what_is_outside_of_all_parts_begins_with_its_unit_if_that_is_far_from_1",
         ),
     ),
+    Mutation(
+        "transport/fields/several.py",
+        "(own.wide & is_few)",
+        "own.wide",
+        unit("test_structures", "test_latents_that_are_all_tied_are_no_heads_of_their_part"),
+    ),
 ]
 
 

@@ -248,14 +248,25 @@ def test_a_series_has_a_weak_fifth_head_if_its_precision_is_cheap() -> None:
     assert begun.heads(begun.learn()) == {"a", "log_s", "log_q", "log_m", "l"}
 
 
-def test_a_dear_precision_is_tried_with_fewer_heads() -> None:
+def four_processes() -> Begun:
     rng, G, n = np.random.default_rng(7), 4, 25
     t = np.linspace(0.0, 5.0, n)
     root = np.linalg.cholesky(np.exp(-0.5 * (t[:, None] - t) ** 2) + 1e-4 * np.eye(n))
     f = root @ rng.normal(size=(n, G))
     data = {"G": G, "n": n, "t": t.tolist(), "y": (f + 0.3 * rng.normal(size=(n, G))).T.tolist()}
-    begun = Begun(PROCESSES, data, unit=0.1, f=f, log_l=-0.1, log_e=-1.2)
-    found = precisions(begun)
+    return Begun(PROCESSES, data, unit=0.1, f=f, log_l=-0.1, log_e=-1.2)
+
+
+def test_latents_that_are_all_tied_are_no_heads_of_their_part() -> None:
+    """Each has many neighbours in a part of 25."""
+    begun = four_processes()
+    scaled, coupling = begun.coupling()
+    assert len(several._separate(coupling, several._are_hubs(coupling, begun.variables))) == 4
+    assert not several.find_parts(scaled, coupling, begun.x / begun.unit, begun.variables)
+
+
+def test_a_dear_precision_is_tried_with_fewer_heads() -> None:
+    found = precisions(four_processes())
     assert len(found[-1]) == field_learning.MOST_HEADS_LARGE
     assert found[-1] <= found[0]
 

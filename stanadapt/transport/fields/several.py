@@ -112,6 +112,9 @@ def find_parts(
     strengths = []
     for places in found:
         part, own = _restrict(density, coupling, x, places)
+        # Latents of a dense series have many neighbours in it.
+        is_few = np.bincount(variables[places])[variables[places]] < SHORTEST
+        own = own._replace(wide=hubs[places] | (own.wide & is_few))
         of_part = strengths_of(part, x[places], own)
         strengths.append({int(places[k]): strength for k, strength in of_part.items()})
     heads = {k for of_part in strengths for k, strength in of_part.items() if strength > HEAD}
@@ -416,6 +419,7 @@ def _part(
     depends = np.zeros(x.size, bool)
     depends[places] = np.asarray(coupling.pattern[places][:, outside].sum(axis=1)).ravel() > 0
     part, own = _restrict(density, coupling, x, places, hold)
+    own = own._replace(wide=np.isin(places, list(strengths)))
     numbers = {int(k): i for i, k in enumerate(places)}
     of_heads = without_locations(part, x[places], own, {numbers[k]: strengths[k] for k in strengths})
     heads, possible = places[choose_heads(of_heads)], choose_heads(strengths, FAINT_HEAD)
