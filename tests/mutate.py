@@ -1690,8 +1690,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/several.py",
-        "(own.wide & is_few)",
-        "own.wide",
+        "own = own._replace(wide=hubs[places] | (own.wide & is_few))",
+        "pass",
         unit("test_structures", "test_latents_that_are_all_tied_are_no_heads_of_their_part"),
     ),
 ]
