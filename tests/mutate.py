@@ -1659,7 +1659,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
-        "    if known is None and not rotated:\n",
+        "    if own and known is None and not rotated:\n",
         "    if False:\n",
         unit(
             "test_structures", "test_columns_of_a_matrix_are_effects_of_one_factor_with_scales_of_their_own"
@@ -1675,7 +1675,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
-        "    if known is None and not rotated:\n",
+        "    if own and known is None and not rotated:\n",
         "    if not rotated:\n",
         unit("test_structures", "test_an_interaction_with_one_scale_is_one_factor"),
     ),

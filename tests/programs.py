@@ -44,3 +44,13 @@ parameters { real<lower=0, upper=1> theta; }
 model { theta ~ beta(1, 1); y ~ bernoulli(theta); }
 """
 FLIPS = {"N": 10, "y": [0, 1, 0, 0, 0, 0, 0, 0, 0, 1]}
+
+# A regression on a covariate that is seen with errors: nothing ties its true values to each other.
+TRUE_VALUES = """
+data { int n; vector[n] w; vector[n] y; }
+parameters { vector[n] x; real b; real log_s; real log_e; }
+model {
+  b ~ normal(1, 0.5); log_s ~ normal(-1, 0.3); log_e ~ normal(-1, 1);
+  x ~ std_normal(); w ~ normal(x, exp(log_s)); y ~ normal(b * x, exp(log_e));
+}
+"""

@@ -11,6 +11,7 @@ from stanadapt.diagnostics.convergence import effective_size
 
 PROBABILITIES = np.array([0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999])
 COARSE, FINE = 40, 80  # points of a grid on each axis
+COARSE_OF_THREE, FINE_OF_THREE = 80, 160  # and on each of three axes
 
 
 def quantiles(grid: np.ndarray, density: np.ndarray) -> np.ndarray:
@@ -31,6 +32,20 @@ def quantiles_of_two(
         if points:
             grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
     return quantiles(grids[0], marginals[0]), quantiles(grids[1], marginals[1])
+
+
+def quantiles_of_three(
+    log_density: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray], *limits: tuple[float, float]
+) -> list[np.ndarray]:
+    """Of each of three variables of a density that takes arrays: on grids, then on finer ones where it is."""
+    grids = [np.linspace(*each, COARSE_OF_THREE) for each in limits]
+    for points in (FINE_OF_THREE, 0):
+        log_p = log_density(*np.meshgrid(*grids, indexing="ij", sparse=True))
+        density = np.exp(log_p - log_p.max())
+        marginals = [density.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
+        if points:
+            grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
+    return [quantiles(grid, p) for grid, p in zip(grids, marginals, strict=True)]
 
 
 def log_normal(y: np.ndarray, covariance: np.ndarray) -> float:

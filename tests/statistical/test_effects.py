@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from cases import thorough
 from fits import run
-from shares import finer, largest_error, quantiles
+from shares import finer, largest_error, quantiles, quantiles_of_three
 from tail_models import MODELS
 from weights import WEIGHTS, WEIGHTS_NOT_CENTRED, laws_of_weights, weights_of
 
@@ -180,20 +180,17 @@ def answers_to_testlets() -> tuple[dict[str, Any], list[np.ndarray]]:
     y = (level[:, None] + own)[:, :, None] + ERROR * rng.normal(size=(persons, number, each))
     means = y.mean(axis=2)
     squares, noise = means.T @ means, ERROR**2 / each
-    grids = [np.linspace(-9.0, 2.0, 80)] * 3
-    for points in (160, 0):
-        t, u, v = np.meshgrid(*grids, indexing="ij", sparse=True)
+
+    def log_density(t: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         common, first, second = np.exp(2.0 * t), np.exp(2.0 * u) + noise, np.exp(2.0 * v) + noise
         det = first * second + common * (first + second)
-        log_p = -0.5 * persons * np.log(det)
-        log_p -= 0.5 * ((common + second) * squares[0, 0] + (common + first) * squares[1, 1]) / det
-        log_p += common * squares[0, 1] / det - 0.5 * ((t + 1.0) ** 2 + (u + 1.0) ** 2 + (v + 1.0) ** 2)
-        density = np.exp(log_p - log_p.max())
-        marginals = [density.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
-        if points:
-            grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
+        of_squares = (common + second) * squares[0, 0] + (common + first) * squares[1, 1]
+        prior = (t + 1.0) ** 2 + (u + 1.0) ** 2 + (v + 1.0) ** 2
+        log_p = -0.5 * (persons * np.log(det) + of_squares / det + prior) + common * squares[0, 1] / det
+        return np.asarray(log_p)
+
     data = {"P": persons, "L": number, "n": each, "y": y}
-    return data, [quantiles(grid, p) for grid, p in zip(grids, marginals, strict=True)]
+    return data, quantiles_of_three(log_density, *[(-9.0, 2.0)] * 3)
 
 
 @pytest.mark.seeds(1, 2, rate=RATE)

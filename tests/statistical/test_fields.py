@@ -18,8 +18,16 @@ import stanadapt
 from densities import in_maps
 from fits import run
 from frozen import move_exact_draws
-from programs import MISSING, WALK
-from shares import PROBABILITIES, errors, finer, largest_error, log_normal, quantiles, quantiles_of_two
+from programs import MISSING, TRUE_VALUES, WALK
+from shares import (
+    PROBABILITIES,
+    errors,
+    largest_error,
+    log_normal,
+    quantiles,
+    quantiles_of_three,
+    quantiles_of_two,
+)
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 from stanadapt.transport.field_table import field_of, split
@@ -130,16 +138,6 @@ parameters { vector[T] l; vector[T] b; real<lower=0> s_l; real<lower=0> s_y; }
 model {
   s_l ~ std_normal(); s_y ~ normal(0, 2); l[1] ~ normal(0, 5); b[1] ~ std_normal();
   l[2:T] ~ normal(l[1:T-1] + b[1:T-1], s_l); b[2:T] ~ normal(b[1:T-1], 0.05); y ~ normal(l, s_y);
-}
-"""
-
-# A regression on a covariate that is seen with errors: nothing ties its true values to each other.
-TRUE_VALUES = """
-data { int n; vector[n] w; vector[n] y; }
-parameters { vector[n] x; real b; real log_s; real log_e; }
-model {
-  b ~ normal(1, 0.5); log_s ~ normal(-1, 0.3); log_e ~ normal(-1, 1);
-  x ~ std_normal(); w ~ normal(x, exp(log_s)); y ~ normal(b * x, exp(log_e));
 }
 """
 
@@ -423,20 +421,16 @@ def covariate_with_errors() -> tuple[dict[str, Any], list[np.ndarray]]:
     rng, n = np.random.default_rng(12), 40
     x = rng.normal(size=n)
     w, y = x + 0.4 * rng.normal(size=n), 0.9 * x + 0.3 * rng.normal(size=n)
-    grids = [np.linspace(-1.0, 2.5, 70), np.linspace(-7.0, 1.5, 70), np.linspace(-7.0, 1.5, 70)]
-    for points in (160, 0):
-        b, u, v = np.meshgrid(*grids, indexing="ij", sparse=True)
+
+    def log_density(b: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         of_w, of_both, of_y = 1.0 + np.exp(2.0 * u), b, b * b + np.exp(2.0 * v)
         det = of_w * of_y - of_both * of_both
         squares = (of_y * (w @ w) + of_w * (y @ y) - 2.0 * of_both * (w @ y)) / det
         prior = 4.0 * (b - 1.0) ** 2 + ((u + 1.0) / 0.3) ** 2 + (v + 1.0) ** 2
-        log_p = -0.5 * (n * np.log(det) + squares + prior)
-        density = np.exp(log_p - log_p.max())
-        marginals = [density.sum(axis=axes) for axes in ((1, 2), (0, 2), (0, 1))]
-        if points:
-            grids = [finer(grid, p, points) for grid, p in zip(grids, marginals, strict=True)]
+        return np.asarray(-0.5 * (n * np.log(det) + squares + prior))
+
     data = {"n": n, "w": w, "y": y}
-    return data, [quantiles(grid, p) for grid, p in zip(grids, marginals, strict=True)]
+    return data, quantiles_of_three(log_density, (-1.0, 2.5), (-7.0, 1.5), (-7.0, 1.5))
 
 
 @pytest.mark.seeds(1, 2, rate=RATE)

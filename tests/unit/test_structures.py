@@ -9,6 +9,7 @@ import pytest
 from test_correlated_effects import ProgramDensity
 
 from densities import in_maps
+from programs import TRUE_VALUES
 from stanadapt.run.warmup import variable_groups
 from stanadapt.transport.field_table import factors_in, latents_and_heads
 from stanadapt.transport.fields import field_learning, heads, several
@@ -42,14 +43,6 @@ model {
   }
   z ~ std_normal(); w ~ std_normal(); log_a ~ std_normal(); log_b ~ std_normal();
   log_l ~ normal(0, 0.5); log_r ~ normal(0, 0.5); log_e ~ normal(-1, 0.5); y ~ normal(mean, exp(log_e));
-}
-"""
-ERRORS = """
-data { int n; vector[n] w; vector[n] y; }
-parameters { vector[n] x; real b; real log_s; real log_e; }
-model {
-  b ~ normal(1, 0.5); log_s ~ normal(-1, 1); log_e ~ normal(-1, 1);
-  x ~ std_normal(); w ~ normal(x, exp(log_s)); y ~ normal(b * x, exp(log_e));
 }
 """
 SCHOOLS = """
@@ -192,7 +185,7 @@ def with_errors(n: int = 40) -> Begun:
         "w": (x + 0.5 * rng.normal(size=n)).tolist(),
         "y": (x + 0.3 * rng.normal(size=n)).tolist(),
     }
-    return Begun(ERRORS, data, x=x, b=1.0, log_s=-0.7, log_e=-1.2)
+    return Begun(TRUE_VALUES, data, x=x, b=1.0, log_s=-0.7, log_e=-1.2)
 
 
 def test_latents_that_nothing_ties_have_a_field_if_they_have_three_strong_heads() -> None:

@@ -100,7 +100,7 @@ def find_effects(
     if not own and beside is not None:  # there may be few effects; scales of several series look like these
         own = factors_of(coupling, variables, LEAST_GROUPS, np.union1d(latents, heads))
     known = _find_factors(density, x, own, latents, variables)
-    if known is None and not rotated:
+    if own and known is None and not rotated:
         divided = factors_of(coupling, variables, LEAST_EFFECTS, latents, columns=True)
         if [one.shape for one in divided] != [one.shape for one in own]:
             known = _find_factors(density, x, divided, latents, variables)

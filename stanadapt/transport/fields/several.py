@@ -139,7 +139,7 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
     if (
         not series
         or np.count_nonzero(~are_heads) + len(_numbers_of_series(series)) < 2
-        or not 0 < may_be_head.sum() <= _MOST_SMALL
+        or not _are_few(may_be_head)
     ):
         return None
     return Tied(series, may_be_head)
@@ -185,7 +185,12 @@ def series_alone(coupling: Coupling, variables: np.ndarray) -> Tied | None:
     series, are_heads = _series_and_heads(coupling, variables)
     may_be_head = are_heads[variables]
     tied = without_short(Tied(series, may_be_head))
-    return tied if tied.series and 0 < may_be_head.sum() <= _MOST_SMALL else None
+    return tied if tied.series and _are_few(may_be_head) else None
+
+
+def _are_few(may_be_head: np.ndarray) -> bool:
+    """Whether some coordinates (d,) may be heads, and not too many."""
+    return bool(0 < may_be_head.sum() <= _MOST_SMALL)
 
 
 def without_short(tied: Tied) -> Tied:
