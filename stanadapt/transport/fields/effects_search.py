@@ -317,7 +317,7 @@ def _right_guess(
 
     `here` (J, K, K) are the blocks at `x` (d,), and `size` their size; `moved` has other points and blocks.
     Where each group has as many data as any other, a scale of effects and that of errors, over the root of a
-    number, can change places. The larger bound is that of the effects.
+    number, can change places. If neither of them is alone, the one with the larger unit is that of the effects.
     """
 
     def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0, bounded: bool = False) -> bool:
@@ -331,14 +331,14 @@ def _right_guess(
         return True
 
     right: list[Roles] = []
-    for guess in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
-        roles = _with_bounds(guess, x, here, moved) if guess.bounded and centred else guess
+    for guess, has_unit in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
+        roles = _with_units(guess, x, here, moved) if has_unit else guess
         if roles is None:
             continue
         data = roles.data(x, here)
         if all(k in moved and explains(roles, data, int(k)) for k in (*roles.scales, *roles.angles)):
             right.append(roles)
-            if not roles.bounded:
+            if not (has_unit or roles.bounded):
                 break
     if not right:
         return None
@@ -354,28 +354,35 @@ def _right_guess(
     return roles, np.array([*known], np.int64), rates, bounds.astype(bool)
 
 
-def _with_bounds(
+def _with_units(
     roles: Roles, x: np.ndarray, here: np.ndarray, moved: dict[int, list[tuple[np.ndarray, np.ndarray]]]
 ) -> Roles | None:
-    """A guess with the upper bounds of its scales, by which the prior's part of the blocks changes.
+    """A guess with the units of its scales, by which the prior's part of the blocks changes.
 
-    None if these are no round numbers, as what people write is.
+    Such a unit is an upper bound, or a number that a scale is multiplied with, such as the one that makes up
+    for a sum of effects that is 0. None if bounds are no round numbers, as what people write is.
     """
-    bounds, prior = np.ones(len(roles.scales)), roles.prior(x)
+    units, prior = np.ones(len(roles.scales)), roles.prior(x)
     for i, k in enumerate(roles.scales):
         for end, block in moved.get(int(k), [])[:1]:
             change = np.mean((block - here)[:, i, i]) / (roles.prior(end) - prior)[i, i]
-            bounds[i] = change**-0.5 if change > 0.0 else np.nan
-    if not np.isfinite(bounds).all():
+            units[i] = change**-0.5 if change > 0.0 else np.nan
+    if not np.isfinite(units).all():
         return None
-    round_ones = np.array([float(f"{bound:.1e}") for bound in bounds])
-    if np.abs(bounds / round_ones - 1.0).max() > _NOT_ROUND:
-        return None
-    return roles._replace(log_units=np.log(round_ones))
+    if roles.bounded:
+        round_ones = np.array([float(f"{unit:.1e}") for unit in units])
+        if np.abs(units / round_ones - 1.0).max() > _NOT_ROUND:
+            return None
+        units = round_ones
+    return roles._replace(log_units=np.log(units))
 
 
-def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: bool) -> Iterator[Roles]:
-    """The guesses at the roles of coordinates that change blocks."""
+def _guesses(
+    candidates: np.ndarray, variables: np.ndarray, k: int, centred: bool
+) -> Iterator[tuple[Roles, bool]]:
+    """The guesses at the roles of coordinates that change blocks, and whether scales have units, which are
+    not known yet. Where programs are not centred, data's precision has these.
+    """
     whole = [candidates[variables[candidates] == number] for number in np.unique(variables[candidates])]
     whole = [own for own in whole if len(own) == np.count_nonzero(variables == variables[own[0]])]
     scalars = [own[0] for own in whole if len(own) == 1]
@@ -390,16 +397,17 @@ def _guesses(candidates: np.ndarray, variables: np.ndarray, k: int, centred: boo
     orders = [np.arange(n_angles)]
     if n_angles > 1:
         orders.append(np.argsort(by_columns))
-    guesses = itertools.product((False, True), POWERS, of_scales, of_angles, TURNS, orders)
+    kinds = ((False, False), (False, True), (True, True)) if centred else ((False, False), (True, False))
+    guesses = itertools.product(kinds, POWERS, of_scales, of_angles, TURNS, orders)
     none = np.zeros(k)
-    for bounded, power, scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
+    for (bounded, has_unit), power, scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
         if np.intersect1d(scales, angles).size:
             continue
         if not len(angles):
             if turn == TURNS[0] and order is orders[0]:
-                yield Roles(scales, angles, turn, power, centred, bounded, none)
+                yield Roles(scales, angles, turn, power, centred, bounded, none), has_unit
         else:
-            yield Roles(scales, angles[order], turn, power, centred, bounded, none)
+            yield Roles(scales, angles[order], turn, power, centred, bounded, none), has_unit
 
 
 def _do_axes_change(density: ScaledDensity, x: np.ndarray, factors: list[GroupingFactor]) -> bool:

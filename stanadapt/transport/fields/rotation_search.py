@@ -51,7 +51,8 @@ def without_ties(coupling: Coupling, rotations: Sequence[Rotation]) -> Coupling:
 def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.ndarray) -> bool:
     """Whether two of the coordinates `own` (n,) are tied to nearly all others; `here` (d,) is the score.
 
-    A soft constraint on their sum ties all by the same entry, and does not count.
+    A soft constraint on their sum ties all by the same entry. It does not count beside the ties of a series or
+    a map, which have laws that know of it. Effects have no others, and their law knows nothing of it.
     """
     ties, entries = [], []
     for place, column in two_columns(density, x, own, here):
@@ -66,7 +67,8 @@ def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.n
         of_sum = [
             np.abs(one - level) < _SAME * np.abs(one) for one, level in zip(entries, levels, strict=True)
         ]
-        ties = [one & ~same for one, same in zip(ties, of_sum, strict=True)]
+        if not all(same.all() for same in of_sum):
+            ties = [one & ~same for one, same in zip(ties, of_sum, strict=True)]
     return all(one.mean() >= _TIED for one in ties)
 
 
