@@ -14,6 +14,7 @@ import numpy as np
 
 from ..numerics.field_search import (
     MOST_SEARCHES,
+    NO_MORE,
     draw_in,
     metric_of_field,
     possible_effects,
@@ -200,7 +201,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     if found.metric is None:
         return state
     # A field that is given up later is not looked for again.
-    moved = _move_to_field(state, found.rows)._replace(metric=found.metric, searches=MOST_SEARCHES)
+    moved = _move_to_field(state, found.rows)._replace(metric=found.metric, searches=NO_MORE)
     return _draw_in(target, moved) if _is_finite(moved) else state
 
 
@@ -236,7 +237,7 @@ def _search(
     if found is None:
         return _Search(1 if members is None else 0, float(gradients), no_transport(), None)
     if not len(found.rows):
-        return _Search(MOST_SEARCHES, float(gradients), found.rows, None)
+        return _Search(NO_MORE, float(gradients), found.rows, None)
     metric = metric_of_field(found, dense=settings.metric == DENSE, compressing=settings.metric == AUTO)
     return _Search(1, float(gradients), found.rows, metric)
 
