@@ -317,7 +317,7 @@ def _right_guess(
 
     `here` (J, K, K) are the blocks at `x` (d,), and `size` their size; `moved` has other points and blocks.
     Where each group has as many data as any other, a scale of effects and that of errors, over the root of a
-    number, can change places. If neither of them is alone, the one with the larger unit is that of the effects.
+    number, can change places. If both have units, the one with the larger unit is that of the effects.
     """
 
     def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0, bounded: bool = False) -> bool:

@@ -49,6 +49,7 @@ from .several import (
     find_parts,
     find_tied_parts,
     has_series,
+    scales_of_few,
     series_alone,
     series_beside_others,
     strengths_of_all,
@@ -204,10 +205,14 @@ def _learn_all(
     if parts:
         return _learn_several(density, parts, x, variables, most_dense)
 
-    def of_one(coupling: Coupling, x: np.ndarray) -> _Known | None:
-        return _find_precision(density, x, coupling, variables, most_dense, heads)
-
     tied = series_beside_others(coupling, variables)
+    few = NO_HEADS if tied is None else scales_of_few(density, x, coupling, variables)
+    has_few = tied is not None and _has_few_effects(coupling, variables, tied)
+
+    def of_one(coupling: Coupling, x: np.ndarray) -> _Known | None:
+        known = _find_precision(density, x, coupling, variables, most_dense, heads, few)
+        is_lacking = known is not None and has_few and not np.isin(few, known[0].heads).all()
+        return None if is_lacking else known
 
     strengths: StrengthsOfAll | None = None
 
@@ -229,7 +234,7 @@ def _learn_all(
     if cost > LARGEST_WHOLE:
         return learn_one()
     is_cheap = cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size)
-    is_cheap = is_cheap and not _has_few_effects(coupling, variables, tied)
+    is_cheap = is_cheap and (len(few) > 0 or not has_few)
     if is_cheap and tied.has_matrices():
         strengths = strengths_of_all(density, coupling, x, tied)
     if is_cheap and not (strengths and strengths.are_too_many()):
@@ -250,8 +255,8 @@ def _with_units(found: Learned, unit: np.ndarray) -> Learned:
 def _has_few_effects(coupling: Coupling, variables: np.ndarray, tied: Tied) -> bool:
     """Whether there are effects of few groups beside the series.
 
-    Their scale has too few neighbours to be wide, and so to be a head of one field for all. They would be
-    latents of it that know no neck.
+    Their scale has too few neighbours to be wide. If it is no head of one field for all, they are latents of
+    it that know no neck.
     """
     known = np.concatenate([np.flatnonzero(tied.may_be_head), *(one.own for one in tied.series)])
     return any(
@@ -447,11 +452,13 @@ def _find_precision(
     variables: np.ndarray,
     most_dense: float,
     heads: np.ndarray,
+    few: np.ndarray,
 ) -> _Known | None:
     """The precision of the latents, sparse or dense, a point (d,) to begin at, and the coordinates that may
-    be heads if it is not right; None if there is none. `heads` (k,) are those that are known.
+    be heads if it is not right; None if there is none. `heads` (k,) are those that are known, and `few` (m,)
+    scales of effects of few groups.
     """
-    sparse = _sparse_precisions(density, x, coupling, variables, heads)
+    sparse = _sparse_precisions(density, x, coupling, variables, heads, few)
     known = next(sparse, None)
     if known is None or _is_dear(known[0]):
         dense = _dense_precision(density, x, coupling, variables, most_dense)
@@ -467,7 +474,12 @@ def _find_precision(
 
 
 def _sparse_precisions(
-    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, heads: np.ndarray
+    density: ScaledDensity,
+    x: np.ndarray,
+    coupling: Coupling,
+    variables: np.ndarray,
+    heads: np.ndarray,
+    few: np.ndarray,
 ) -> Iterator[tuple[Precision, np.ndarray]]:
     """A sparse precision, with what may be heads if it is not right, if there is one; and one with fewer
     heads, for series whose precision takes many gradients.
@@ -482,6 +494,11 @@ def _sparse_precisions(
     of_heads = without_locations(density, x, coupling, strengths)
     of_heads |= dict.fromkeys(heads.tolist(), np.inf)
     found = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
+    if tied and 0 < len(few) <= MOST_HEADS - len(found.heads):
+        of_few = Precision(density, coupling, np.union1d(found.heads, few))
+        if not _is_dear(of_few):
+            yield of_few, of_few.heads
+            return
     strong = choose_heads(of_heads, STRONG_HEAD, MOST_OF_ONE)
     if not tied and (len(found.heads) < HEADS_OF_UNTIED or not len(strong)):
         return

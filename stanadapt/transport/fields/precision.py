@@ -65,19 +65,18 @@ class Precision:
         rows, columns = pattern.indices, np.repeat(np.arange(len(order)), np.diff(pattern.indptr))
         self._empty = pattern.astype(float)  # with the entries of a precision, but not their values
         self._transpose = _transposed_places(pattern)
-        inside = ~wide[rows] & ~wide[columns]
-        self._probes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # members, places, rows
-        n_narrow = int((~wide).sum())
-        colours = colours_of(between)[permuted] if n_narrow else np.zeros(0, int)
         colour_of = np.full(len(order), -1)
-        colour_of[:n_narrow] = colours
-        for colour in range(colours.max() + 1 if n_narrow else 0):
+        colour_of[: len(narrow)] = _colours_of_most(between)[permuted]
+        alone = colour_of < 0
+        inside = ~alone[rows] & ~alone[columns]
+        self._probes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # members, places, rows
+        for colour in range(colour_of.max(initial=-1) + 1):
             at = np.flatnonzero(inside & (colour_of[columns] == colour))
             self._probes.append((np.flatnonzero(colour_of == colour), at, rows[at]))
-        for j in np.flatnonzero(wide):
+        for j in np.flatnonzero(alone):
             at = np.flatnonzero(columns == j)
             self._probes.append((np.array([j]), at, rows[at]))
-        self._from_wide = wide[columns] & ~wide[rows]
+        self._from_alone = alone[columns] & ~alone[rows]
         background = np.zeros((len(order), len(coupling.levels)))
         place = np.full(d, -1)
         place[self.latents] = np.arange(len(order))
@@ -105,8 +104,8 @@ class Precision:
         for product, (members, at, rows) in zip(products, self._probes, strict=True):
             v = product[self.latents] - self.background @ (self.background[members].sum(axis=0))
             data[at] = v[rows]
-        # A probe sees the rows of wide latents as sums over a colour: their own columns have the entries.
-        data[self._transpose[self._from_wide]] = data[self._from_wide]
+        # A probe sees the rows of latents without a colour as sums: their own columns have the entries.
+        data[self._transpose[self._from_alone]] = data[self._from_alone]
         matrix = copy.copy(self._empty)  # SciPy would look at all places again
         matrix.data = 0.5 * (data + data[self._transpose])
         return matrix
@@ -153,6 +152,28 @@ def background_directions(factor: Factor) -> tuple[np.ndarray, np.ndarray]:
     moved /= np.sqrt(factor.pivots)[:, None]
     left, sizes, _ = np.linalg.svd(moved, full_matrices=False)
     return left.T, 1.0 / (1.0 + np.square(sizes))
+
+
+def _colours_of_most(pattern: sparse.csc_matrix) -> np.ndarray:
+    """A colour (n,) for each column, so that columns of one colour share no row; -1 for those that have a
+    probe alone, which asks for fewer probes where a few columns have many entries, as the effects of persons
+    beside a series for each.
+    """
+    colours = colours_of(pattern)
+    degrees = np.asarray(pattern.sum(axis=0)).ravel().astype(np.int64)
+    if not len(degrees):
+        return colours
+    # Without the columns that have more entries than a limit, and with a probe for each of these, so many
+    # probes are needed at least.
+    limits = np.unique(degrees)
+    probes = limits + np.array([np.count_nonzero(degrees > limit) for limit in limits])
+    rest = np.flatnonzero(degrees <= limits[probes.argmin()])
+    of_rest = colours_of(pattern[rest][:, rest].tocsc()) if len(rest) < len(degrees) else colours
+    if len(degrees) - len(rest) + of_rest.max() >= colours.max():
+        return colours
+    found = np.full(len(degrees), -1)
+    found[rest] = of_rest
+    return found
 
 
 def _transposed_places(pattern: sparse.csc_matrix) -> np.ndarray:

@@ -51,8 +51,8 @@ def without_ties(coupling: Coupling, rotations: Sequence[Rotation]) -> Coupling:
 def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.ndarray) -> bool:
     """Whether two of the coordinates `own` (n,) are tied to nearly all others; `here` (d,) is the score.
 
-    A soft constraint on their sum ties all by the same entry. It does not count beside the ties of a series or
-    a map, which have laws that know of it. Effects have no others, and their law knows nothing of it.
+    A soft constraint on their sum ties all by the same entry. It does not count beside the ties of a series
+    or a map, which have laws that know of it. Effects have no others, and their law knows nothing of it.
     """
     ties, entries = [], []
     for place, column in two_columns(density, x, own, here):

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.csgraph import connected_components
 
+from ..effects_table import LEAST_GROUPS
 from .heads import (
     FAINT_HEAD,
     HEAD,
@@ -103,13 +104,13 @@ def find_parts(
     """The series around `x` (d,), in units, that may have a field each; none if one field may do for all.
 
     Parts that share more heads than a field may have are none, such as the even and the odd waves of a
-    process, which data on both sides of 0 do not tie.
+    process, which data on both sides of 0 do not tie. Locations are no heads of one field for all.
     """
     hubs = _are_hubs(coupling, variables)
     found = _separate(coupling, hubs)
     if len(found) < 2:
         return []
-    strengths = []
+    strengths, of_one = [], set()
     for places in found:
         part, own = _restrict(density, coupling, x, places)
         # Latents of a dense series have many neighbours in it.
@@ -117,9 +118,13 @@ def find_parts(
         own = own._replace(wide=hubs[places] | (own.wide & is_few))
         of_part = strengths_of(part, x[places], own)
         strengths.append({int(places[k]): strength for k, strength in of_part.items()})
+        if len(of_one) <= MOST_HEADS:
+            of_one |= {int(places[k]) for k in choose_heads(without_locations(part, x[places], own, of_part))}
+    if len(of_one) <= MOST_HEADS:
+        return []
     heads = {k for of_part in strengths for k, strength in of_part.items() if strength > HEAD}
     times = np.bincount(np.concatenate(found), minlength=x.size)
-    if len(heads) <= MOST_HEADS or sum(times[k] > 1 for k in heads) > MOST_HEADS:
+    if sum(times[k] > 1 for k in heads) > MOST_HEADS:
         return []
     x = _loosen(density, coupling, x, np.array(sorted(heads)), times)
     of_all = np.array([k for k in sorted(heads) if times[k] > 1], np.int64)
@@ -143,6 +148,27 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
     ):
         return None
     return Tied(series, may_be_head)
+
+
+def scales_of_few(
+    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray
+) -> np.ndarray:
+    """Coordinates on which all of a variable with few coordinates depend, and the curvature of these.
+
+    Such is the scale of the effects of a few groups. They are too few for it to be wide, and it changes the
+    curvature of all latents together by next to nothing.
+    """
+    counts = np.bincount(variables)
+    narrow = np.flatnonzero((counts[variables] < SHORTEST) & ~coupling.wide)
+    may_be_scale = np.zeros(x.size, bool)
+    for number in np.flatnonzero((counts >= LEAST_GROUPS) & (counts <= FEW_NEIGHBOURS)):
+        own = np.flatnonzero(variables == number)
+        tied = np.asarray(coupling.pattern[own][:, narrow].sum(axis=0)).ravel()
+        may_be_scale[narrow[tied == len(own)]] = True
+    if not may_be_scale.any():
+        return np.zeros(0, np.int64)
+    strengths = strengths_of(density, x, coupling._replace(wide=coupling.wide | may_be_scale))
+    return choose_heads({k: strength for k, strength in strengths.items() if may_be_scale[k]}, FAINT_HEAD)
 
 
 def has_series(coupling: Coupling, variables: np.ndarray) -> bool:
@@ -246,16 +272,23 @@ def strengths_of_all(density: ScaledDensity, coupling: Coupling, x: np.ndarray, 
     """Of each coordinate that may be a head, around `x` (d,), in units."""
     whole = coupling._replace(wide=tied.may_be_head)
     of_all = strengths_of(density, x, whole)
-    return StrengthsOfAll(of_all, without_locations(density, x, whole, of_all))
+    of_heads, known = of_all, -1
+    while len(of_heads) != known:  # a look is at the strongest ones alone, and there may be more locations
+        known = len(of_heads)
+        of_heads = without_locations(density, x, whole, of_heads)
+    return StrengthsOfAll(of_all, of_heads)
 
 
 def divide_series(coupling: Coupling, own: np.ndarray) -> list[np.ndarray]:
     """The series in the columns or rows of a matrix with the coordinates `own` (n,); none if there are none.
 
-    Data tie each of them to each other one, at the same times. On a grid of places columns are tied too, but
-    to the next ones alone.
+    Data tie each of them to each other one, at the same times, or none to any other. On a grid of places
+    columns are tied too, but to the next ones alone.
     """
     pattern, n = coupling.pattern[own][:, own].tocsc(), len(own)
+    apart = _divide_apart(pattern)
+    if apart:
+        return [own[one] for one in apart]
     rows, columns = pattern.nonzero()
     series, time = np.empty(n, np.int64), np.empty(n, np.int64)
     for members in divisions(np.arange(n), SHORTEST):
@@ -270,6 +303,16 @@ def divide_series(coupling: Coupling, own: np.ndarray) -> list[np.ndarray]:
         ):
             return [own[one] for one in members]
     return []
+
+
+def _divide_apart(pattern: sparse.csc_matrix) -> list[np.ndarray]:
+    """The series of one length of which none is tied to another one, among all; none if there are others."""
+    labels = connected_components(pattern, directed=False)[1]
+    series = [np.flatnonzero(labels == label) for label in range(labels.max(initial=0) + 1)]
+    is_one_length = len({len(one) for one in series}) == 1
+    if len(series) < 2 or not is_one_length or len(series[0]) < SHORTEST:
+        return []
+    return series if all(are_tied(pattern[one][:, one], SHORTEST) for one in series) else []
 
 
 def are_tied(pattern: sparse.csc_matrix, fewest: int) -> bool:
