@@ -34,6 +34,8 @@ from stanadapt.transport.field_table import (
     split,
 )
 from stanadapt.transport.fields.field_learning import learn_effects, learn_field
+from stanadapt.transport.fields.probes import ScaledDensity
+from stanadapt.transport.fields.rotation_search import find_rotations
 from stanadapt.transport.map_table import (
     APART,
     BEND,
@@ -419,13 +421,13 @@ class ProgramDensity:
         return float(log_density_gradient(self.target, x, score))
 
 
-def find(program: str, data: dict[str, Any]) -> tuple[np.ndarray, int, list[str]]:
+def find(program: str, data: dict[str, Any], unit: float = 1.0) -> tuple[np.ndarray, int, list[str]]:
     """The rows that are found from a random point, what it took, and the names of the coordinates."""
     density = ProgramDensity(program, data)
     names = list(density.model.unconstrained_names())
     variables = np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
     x = 0.3 * np.random.default_rng(4).normal(size=len(names))
-    found, gradients = learn_field(in_maps(density), x, np.ones(x.size), variables)
+    found, gradients = learn_field(in_maps(density), x, np.full(x.size, unit), variables)
     return (np.empty((0, 19)) if found is None else found.rows), gradients, names
 
 
@@ -514,6 +516,54 @@ def test_scales_may_have_an_upper_bound(name: str, log_unit: float) -> None:
     np.testing.assert_allclose(law.log_units, log_unit, atol=1e-5)
     assert [names[i] for i in law.changing] == ["sigma_y"]
     assert law.changing_bounded.all()
+
+
+def test_scales_may_be_multiplied_with_a_number() -> None:
+    """Where nothing but errors has a scale that stands alone, each group has another number of data."""
+    rng = np.random.default_rng(3)
+    group = rng.integers(12, size=80)
+    y = 0.8 * rng.normal(size=12)[group] + 0.5 * rng.normal(size=80)
+    data = {"J": 12, "N": 80, "g": (group + 1).tolist(), "y": y.tolist()}
+    rows, _, names = find(GROUPS.replace("WHAT", "a ~ normal(0, 2.3456 * tau);"), data)
+    (law,) = effects_of(rows)
+    assert [names[i] for i in law.heads] == ["tau"]
+    assert [names[i] for i in law.changing] == ["sigma"]
+    np.testing.assert_allclose(law.log_units, np.log(2.3456), atol=1e-5)
+
+
+@pytest.mark.parametrize("bernoulli", [False, True])
+def test_effects_with_a_soft_sum_are_turned(bernoulli: bool) -> None:
+    """It ties all of them. A soft sum of a series is no reason to turn it: its law knows of such sums."""
+    rng = np.random.default_rng(4)
+    group = rng.integers(12, size=80)
+    y = 0.8 * rng.normal(size=12)[group] + 0.5 * rng.normal(size=80)
+    data = {"J": 12, "N": 80, "g": (group + 1).tolist(), "y": (y > 0.0).astype(int) if bernoulli else y}
+    program = GROUPS.replace("WHAT", "a ~ normal(0, tau); sum(a) ~ normal(0, 0.01);")
+    if bernoulli:
+        program = program.replace("vector[N] y", "array[N] int y").replace("normal(m + a[g], sigma)", LOGIT)
+    rows, gradients, names = find(program, data, unit=0.2)
+    (law,), ((own, axes),) = effects_of(rows), rotations_of(rows)
+    assert [names[i] for i in law.heads] == ["tau"]
+    assert [names[i] for i in own] == [f"a.{i + 1}" for i in range(12)]
+    np.testing.assert_allclose(np.abs(axes.sum(axis=0)).max(), np.sqrt(12.0), rtol=1e-4)  # one is the sum
+    assert gradients < 400
+    walk = GROUPS.replace("WHAT", "a[2:J] ~ normal(a[1:J - 1], tau); sum(a) ~ normal(0, 0.01);")
+    density = ProgramDensity(walk, data | {"y": y.tolist()})
+    names = list(density.model.unconstrained_names())
+    scaled = ScaledDensity(density, np.ones(len(names)))
+    assert not find_rotations(scaled, 0.1 * rng.normal(size=len(names)), variable_groups(names))
+
+
+LOGIT = "bernoulli_logit(m + a[g])"
+GROUPS = """
+data { int J; int N; array[N] int g; vector[N] y; }
+parameters { vector[J] a; real m; real<lower=0> tau; real<lower=0> sigma; }
+model {
+  m ~ normal(0, 2); tau ~ normal(0, 1); sigma ~ normal(0, 1);
+  WHAT
+  y ~ normal(m + a[g], sigma);
+}
+"""
 
 
 @pytest.mark.parametrize("centred", [True, False])

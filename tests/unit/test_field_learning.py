@@ -12,7 +12,7 @@ from test_correlated_effects import ProgramDensity
 import rank_models
 from densities import in_maps
 from shares import log_normal
-from stanadapt.numerics.field_search import seeks_field
+from stanadapt.numerics.field_search import MOST_SEARCHES, NO_MORE, seeks_field
 from stanadapt.run.warmup import variable_groups
 from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
@@ -276,6 +276,27 @@ def test_precision_and_factor_are_those_of_the_dense_hessian(seed: int) -> None:
     v = rng.normal(size=n - 2)
     np.testing.assert_allclose(factor.solve(v), np.linalg.solve(wanted, v), rtol=1e-4, atol=1e-5)
     assert factor.log_det() == pytest.approx(np.linalg.slogdet(wanted)[1], abs=1e-4)
+
+
+def test_columns_with_many_entries_have_a_probe_alone() -> None:
+    """Effects of persons with a series each: with colours alone a series would take as many as it is long."""
+    persons, times, rng = 4, 15, np.random.default_rng(5)
+    n = persons * (times + 1)
+    matrix = np.diag(rng.uniform(3.0, 5.0, n))
+    for person in range(persons):
+        series = persons + person * times + np.arange(times)
+        matrix[person, series] = matrix[series, person] = 0.3
+        matrix[series[1:], series[:-1]] = matrix[series[:-1], series[1:]] = -1.0
+    density = ScaledDensity(quadratic(matrix, 0.0), np.ones(n))
+    coupling = couple(density, rng.normal(size=n), np.repeat([0, 1], [persons, n - persons]))
+    assert coupling is not None
+    assert not coupling.wide.any()
+    precision = Precision(density, coupling, np.zeros(0, np.int64))
+    assert precision.cost == 2 * (persons + 3)
+    found = precision.at(rng.normal(size=n), np.zeros(n))
+    assert found is not None
+    wanted = matrix[np.ix_(precision.latents, precision.latents)]
+    np.testing.assert_allclose(found.toarray(), wanted, atol=1e-6)
 
 
 def test_an_indefinite_precision_has_no_factor() -> None:
@@ -813,6 +834,16 @@ def test_a_dear_search_in_vain_is_not_made_again_soon() -> None:
     """It took more than twice the gradients of the window that has ended."""
     assert seeks_field(100, np.zeros((0, COLUMNS)), 1, 2_000.0, 60, 20.0)
     assert not seeks_field(100, np.zeros((0, COLUMNS)), 1, 3_000.0, 60, 20.0)
+
+
+def test_a_chain_that_takes_many_gradients_looks_again_after_cheap_searches_in_vain() -> None:
+    """On its way from far out it may have looked twice where there is no law. But a field that was given up
+    is not looked for again.
+    """
+    none = np.zeros((0, COLUMNS))
+    assert seeks_field(100, none, MOST_SEARCHES, 500.0, 100, 100.0)
+    assert not seeks_field(100, none, MOST_SEARCHES, 501.0, 100, 100.0)
+    assert not seeks_field(100, none, NO_MORE, 500.0, 100, 100.0)
 
 
 def test_latents_that_are_not_coupled_are_no_dense_block() -> None:

@@ -15,6 +15,7 @@ from stanadapt.transport.field_table import factors_in, latents_and_heads
 from stanadapt.transport.fields import field_learning, heads, several
 from stanadapt.transport.fields.effects_search import factors_of
 from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.fields.innovation_search import NO_HEADS
 from stanadapt.transport.fields.learned_law import Learned
 from stanadapt.transport.fields.probes import Coupling, ScaledDensity, couple
 
@@ -87,6 +88,31 @@ model {
   matrix[n, n] root = cholesky_decompose(add_diag(gp_exp_quad_cov(t, exp(log_a), exp(log_l)), 1e-4));
   log_l ~ normal(0, 0.3); log_a ~ normal(0, 0.5); log_e ~ normal(-1, 0.5);
   for (g in 1:G) { f[g] ~ multi_normal_cholesky(rep_vector(0, n), root); y[g] ~ normal(f[g], exp(log_e)); }
+}
+"""
+# Persons with a mean and a series each; what is observed is their sum.
+PERSONS = """
+data { int S; int T; array[S, T] int y; }
+parameters { vector[S] u; array[S] vector[T] e; real a; real log_u; real log_e; }
+model {
+  a ~ std_normal(); log_u ~ normal(-1, 1); log_e ~ normal(-1, 0.5); u ~ normal(0, exp(log_u));
+  for (s in 1:S) {
+    e[s, 1] ~ normal(0, exp(log_e)); e[s, 2:T] ~ normal(0.7 * e[s, 1:(T - 1)], exp(log_e));
+    y[s] ~ poisson_log(a + u[s] + e[s]);
+  }
+}
+"""
+# Series of which none is tied to another one but by what all share, each with a scale and a level.
+SERIES = """
+data { int K; int T; matrix[T, K] y; }
+parameters { vector[T] f; matrix[T, K] h; vector[K] m; vector[K] log_s; real log_f; }
+model {
+  m ~ std_normal(); log_s ~ normal(-1, 0.5); log_f ~ normal(0, 0.5); f ~ normal(0, exp(log_f));
+  for (k in 1:K) {
+    h[1, k] ~ normal(m[k], exp(log_s[k]));
+    h[2:T, k] ~ normal(m[k] + 0.9 * (h[1:(T - 1), k] - m[k]), exp(log_s[k]));
+    y[, k] ~ normal(f, exp(h[, k] / 2));
+  }
 }
 """
 TESTLETS = """
@@ -172,7 +198,7 @@ def precisions(begun: Begun) -> list[set[str]]:
     """The heads of the sparse precisions that come into question."""
     scaled, coupling = begun.coupling()
     found = field_learning._sparse_precisions(
-        scaled, begun.x / begun.unit, coupling, begun.variables, np.zeros(0, np.int64)
+        scaled, begun.x / begun.unit, coupling, begun.variables, NO_HEADS, NO_HEADS
     )
     return [{begun.names[k] for k in precision.heads} for precision, _ in found]
 
@@ -273,6 +299,55 @@ def test_a_field_that_would_lack_a_strong_head_is_not_taken(monkeypatch: pytest.
     assert precisions(begun) == [{"b", "log_s", "log_e"}]
     monkeypatch.setattr(field_learning, "choose_heads", two)
     assert precisions(begun) == []
+
+
+def persons(count: int, times: int = 12) -> Begun:
+    rng, e = np.random.default_rng(9), np.zeros((count, times))
+    u = 0.5 * rng.normal(size=count)
+    for t in range(times):
+        e[:, t] = 0.7 * e[:, t - 1] * (t > 0) + 0.4 * rng.normal(size=count)
+    y = rng.poisson(np.exp(1.0 + u[:, None] + e))
+    known = {"u": u, "a": 1.0, "log_u": -0.7, "log_e": -0.9}
+    begun = Begun(PERSONS, {"S": count, "T": times, "y": y.tolist()}, **known)
+    begun.x[[name.startswith("e.") for name in begun.names]] = e.ravel()
+    return begun
+
+
+@pytest.mark.parametrize("count", [6, 12])
+def test_means_of_series_are_latents_of_one_field_with_their_scale_as_a_head(count: int) -> None:
+    """Given the means, series would have a field each, in which they could not follow these."""
+    begun = persons(count)
+    scaled, coupling = begun.coupling()
+    x = begun.x / begun.unit
+    assert not coupling.wide[begun.names.index("log_u")]
+    assert not several.find_parts(scaled, coupling, x, begun.variables)
+    few = several.scales_of_few(scaled, x, coupling, begun.variables)
+    assert [begun.names[k] for k in few] == ["log_u"]
+    tied = several.series_beside_others(coupling, begun.variables)
+    assert tied is not None
+    assert sorted(several.strengths_of_all(scaled, coupling, x, tied).of_heads) == sorted(
+        begun.names.index(name) for name in ("log_u", "log_e")
+    )
+    learned = begun.learn()
+    assert learned is not None
+    assert begun.heads(learned) == {"log_u", "log_e"}
+    assert len(latents_and_heads(learned.rows)[0]) == count * 13 + 1
+
+
+def test_series_that_nothing_ties_are_told_from_columns_of_one() -> None:
+    rng, K, T = np.random.default_rng(10), 5, 25
+    h = -1.0 + np.cumsum(0.3 * rng.normal(size=(T, K)), axis=0)
+    f = rng.normal(size=T)
+    y = f[:, None] + np.exp(h / 2.0) * rng.normal(size=(T, K))
+    begun = Begun(SERIES, {"K": K, "T": T, "y": y.tolist()}, f=f, h=h, m=-1.0, log_s=-1.2)
+    _, coupling = begun.coupling()
+    own = np.array([k for k, name in enumerate(begun.names) if name.startswith("h.")])
+    divided = several.divide_series(coupling, own)
+    assert [[begun.names[k] for k in one] for one in divided] == [
+        [f"h.{t + 1}.{k + 1}" for t in range(T)] for k in range(K)
+    ]
+    assert not several.divide_series(coupling, own[:-1])  # of other lengths
+    assert begun.heads(begun.learn()) >= {f"log_s.{k + 1}" for k in range(K)}
 
 
 def answers_to_testlets(persons: int = 12, items: int = 8, count: int = 4) -> Begun:

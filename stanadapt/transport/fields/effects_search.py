@@ -55,6 +55,7 @@ _OFF_MIDDLE = 0.1
 # Change of what data tell, beside a common factor, that turns axes too much: 0.01 to 0.13 where data are
 # counts or binary or have Student errors, 0.25 and more in processes.
 _TURNS = 0.15
+_STIFF = 100.0  # an axis is far stiffer than others if its curvature is so many times their median
 _FAR = 3.0  # spreads of draws, from which on heads are not where the law has been fitted
 
 
@@ -259,15 +260,16 @@ def _find_roles(
 ) -> list[GroupingFactor] | None:
     """The factors with their roles, those that have some; None if the largest has none.
 
-    Where programs are not centred, D changes with the scales of all effects but where these are 0.
+    Where programs are not centred, D changes with the scales of all effects but where these are 0. There the
+    scale of errors, with a unit, could pass for that of effects in a centred program. So such are last.
     """
     roles: dict[int, GroupingFactor] = {}
-    for centred in (True, False):
+    for centred, has_units in ((True, False), (False, False), (True, True)):
         start = x.copy()
         left = {number: one for number, one in enumerate(own) if number not in roles}
         if not centred:
             start[np.concatenate([one.ravel() for one in left.values()])] = 0.0
-        roles |= _find_roles_at(density, start, left, others, variables, centred)
+        roles |= _find_roles_at(density, start, left, others, variables, centred, has_units)
         if len(roles) == len(own):
             break
     return [roles[number] for number in sorted(roles)] if 0 in roles else None
@@ -280,6 +282,7 @@ def _find_roles_at(
     others: np.ndarray,
     variables: np.ndarray,
     centred: bool,
+    has_units: bool,
 ) -> dict[int, GroupingFactor]:
     """The factors `own`, by their numbers, for which a guess is right; the coordinates at `x` (d,) move."""
     ends = [(k, sign) for k in others for sign in (-1.0, 1.0)]
@@ -298,7 +301,8 @@ def _find_roles_at(
         for (k, _), point, block in zip(ends, points, blocks, strict=True):
             if not np.abs(block - here).max() <= _CHANGES * size.max():
                 moved.setdefault(int(k), []).append((point, block))
-        guess = _right_guess(x, here, size, moved, variables, centred)
+        guesses = _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred, has_units)
+        guess = _right_guess(x, here, size, moved, guesses, has_units)
         if guess is not None:
             found[number] = GroupingFactor(one, *guess)
     return found
@@ -309,8 +313,8 @@ def _right_guess(
     here: np.ndarray,
     size: np.ndarray,
     moved: dict[int, list[tuple[np.ndarray, np.ndarray]]],
-    variables: np.ndarray,
-    centred: bool,
+    guesses: Iterator[Roles],
+    has_units: bool,
 ) -> tuple[Roles, np.ndarray, np.ndarray, np.ndarray] | None:
     """The guess that is right, the coordinates with which the data's precision changes, their rates, and
     whether these are of scales with an upper bound.
@@ -331,14 +335,15 @@ def _right_guess(
         return True
 
     right: list[Roles] = []
-    for guess, has_unit in _guesses(np.array(sorted(moved), np.int64), variables, here.shape[1], centred):
+    for guess in guesses:
+        has_unit = has_units or (guess.bounded and guess.centred)
         roles = _with_units(guess, x, here, moved) if has_unit else guess
         if roles is None:
             continue
         data = roles.data(x, here)
         if all(k in moved and explains(roles, data, int(k)) for k in (*roles.scales, *roles.angles)):
             right.append(roles)
-            if not (has_unit or roles.bounded):
+            if not (roles.bounded or has_unit):
                 break
     if not right:
         return None
@@ -378,10 +383,12 @@ def _with_units(
 
 
 def _guesses(
-    candidates: np.ndarray, variables: np.ndarray, k: int, centred: bool
-) -> Iterator[tuple[Roles, bool]]:
-    """The guesses at the roles of coordinates that change blocks, and whether scales have units, which are
-    not known yet. Where programs are not centred, data's precision has these.
+    candidates: np.ndarray, variables: np.ndarray, k: int, centred: bool, has_units: bool
+) -> Iterator[Roles]:
+    """The guesses at the roles of coordinates that change blocks.
+
+    Scales with upper bounds have them as units, where programs are centred; or all scales have some if it
+    `has_units`. These are not known yet.
     """
     whole = [candidates[variables[candidates] == number] for number in np.unique(variables[candidates])]
     whole = [own for own in whole if len(own) == np.count_nonzero(variables == variables[own[0]])]
@@ -397,17 +404,17 @@ def _guesses(
     orders = [np.arange(n_angles)]
     if n_angles > 1:
         orders.append(np.argsort(by_columns))
-    kinds = ((False, False), (False, True), (True, True)) if centred else ((False, False), (True, False))
-    guesses = itertools.product(kinds, POWERS, of_scales, of_angles, TURNS, orders)
+    bounds = (False,) if has_units else (False, True)
+    guesses = itertools.product(bounds, POWERS, of_scales, of_angles, TURNS, orders)
     none = np.zeros(k)
-    for (bounded, has_unit), power, scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
+    for bounded, power, scales, angles, turn, order in itertools.islice(guesses, MOST_GUESSES):
         if np.intersect1d(scales, angles).size:
             continue
         if not len(angles):
             if turn == TURNS[0] and order is orders[0]:
-                yield Roles(scales, angles, turn, power, centred, bounded, none), has_unit
+                yield Roles(scales, angles, turn, power, centred, bounded, none)
         else:
-            yield Roles(scales, angles[order], turn, power, centred, bounded, none), has_unit
+            yield Roles(scales, angles[order], turn, power, centred, bounded, none)
 
 
 def _do_axes_change(density: ScaledDensity, x: np.ndarray, factors: list[GroupingFactor]) -> bool:
@@ -415,18 +422,20 @@ def _do_axes_change(density: ScaledDensity, x: np.ndarray, factors: list[Groupin
     a factor that is common to all of them.
 
     Axes of effects are then not the same everywhere: those of a process turn with its length scale. The scale
-    of errors turns none.
+    of errors turns none. Nor does anything turn the axis of a sum that is held at 0, far stiffer than all
+    others.
     """
     known = [(factor.own.ravel(), factor.roles.scales, factor.changing) for factor in factors]
     rest = np.setdiff1d(np.arange(x.size), np.concatenate([np.concatenate(one) for one in known]))
     for factor in (factor for factor in factors if factor.own.shape[1] == 1):
         size, prior = blocks_at(density, factor.own, x), factor.roles.prior(x)
-        here = ((size - prior) / size).ravel()
+        weak = size.ravel() < _STIFF * np.median(size)
+        here = ((size - prior) / size).ravel()[weak]
         for k in rest:
             for sign in (-1.0, 1.0):
                 there = x.copy()
                 there[k] += sign * density.unit[k]
-                moved = ((blocks_at(density, factor.own, there) - prior) / size).ravel()
+                moved = ((blocks_at(density, factor.own, there) - prior) / size).ravel()[weak]
                 common = (moved @ here) / (here @ here)
                 if not np.sqrt(np.mean(np.square(moved - common * here))) < _TURNS:
                     return True

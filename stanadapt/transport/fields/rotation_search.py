@@ -18,7 +18,7 @@ from .probes import NOISE, Coupling, ScaledDensity, axes, two_columns
 
 MOST = 200  # coordinates of a variable that is turned
 _TIED = 0.8  # share of a variable's coordinates to which each of them is tied
-_SAME = 1e-3  # entries that differ by less are the same
+_SAME, _ALL_SAME = 1e-3, 1e-6  # entries that differ by less are the same; and if there are no other ties
 
 
 def find_rotations(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> list[Rotation]:
@@ -64,11 +64,9 @@ def _are_tied(density: ScaledDensity, x: np.ndarray, own: np.ndarray, here: np.n
         entries.append(np.delete(column[own] / density.unit[own], place) / density.unit[own[place]])
     levels = [np.median(one) for one in entries]
     if abs(levels[0] - levels[1]) < _SAME * abs(levels[0]):
-        of_sum = [
-            np.abs(one - level) < _SAME * np.abs(one) for one, level in zip(entries, levels, strict=True)
-        ]
-        if not all(same.all() for same in of_sum):
-            ties = [one & ~same for one, same in zip(ties, of_sum, strict=True)]
+        far = [np.abs(one / level - 1.0) for one, level in zip(entries, levels, strict=True)]
+        if not all(one.max() < _ALL_SAME for one in far):
+            ties = [one & ~(away < _SAME) for one, away in zip(ties, far, strict=True)]
     return all(one.mean() >= _TIED for one in ties)
 
 

@@ -269,14 +269,20 @@ def find_tied_parts(
 
 
 def strengths_of_all(density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied) -> StrengthsOfAll:
-    """Of each coordinate that may be a head, around `x` (d,), in units."""
+    """Of each coordinate that may be a head, around `x` (d,), in units.
+
+    There may be more locations than one look is at. If there are, they are left out where one field has all
+    heads that remain.
+    """
     whole = coupling._replace(wide=tied.may_be_head)
     of_all = strengths_of(density, x, whole)
-    of_heads, known = of_all, -1
-    while len(of_heads) != known:  # a look is at the strongest ones alone, and there may be more locations
+    first = of_heads = without_locations(density, x, whole, of_all)
+    known = len(of_all)
+    while MOST_HEADS < len(of_heads) < known:  # a look is at the strongest ones, and there may be more
         known = len(of_heads)
         of_heads = without_locations(density, x, whole, of_heads)
-    return StrengthsOfAll(of_all, of_heads)
+    are_few = len(choose_heads(of_heads, most=len(of_heads))) <= MOST_HEADS
+    return StrengthsOfAll(of_all, of_heads if are_few else first)
 
 
 def divide_series(coupling: Coupling, own: np.ndarray) -> list[np.ndarray]:
