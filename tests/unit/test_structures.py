@@ -321,8 +321,9 @@ def test_means_of_series_are_latents_of_one_field_with_their_scale_as_a_head(cou
     x = begun.x / begun.unit
     assert not coupling.wide[begun.names.index("log_u")]
     assert not several.find_parts(scaled, coupling, x, begun.variables)
-    few = several.scales_of_few(scaled, x, coupling, begun.variables)
+    few, of_tied = several.scales_of_few(scaled, x, coupling, begun.variables)
     assert [begun.names[k] for k in few] == ["log_u"]
+    assert not len(of_tied)
     tied = several.series_beside_others(coupling, begun.variables)
     assert tied is not None
     assert sorted(several.strengths_of_all(scaled, coupling, x, tied).of_heads) == sorted(

@@ -206,7 +206,9 @@ def _learn_all(
         return _learn_several(density, parts, x, variables, most_dense)
 
     tied = series_beside_others(coupling, variables)
-    few = NO_HEADS if tied is None else scales_of_few(density, x, coupling, variables)
+    few, of_tied = NO_HEADS, NO_HEADS
+    if tied is not None:
+        few, of_tied = scales_of_few(density, x, coupling, variables)
     has_few = tied is not None and _has_few_effects(coupling, variables, tied)
 
     def of_one(coupling: Coupling, x: np.ndarray) -> _Known | None:
@@ -234,7 +236,7 @@ def _learn_all(
     if cost > LARGEST_WHOLE:
         return learn_one()
     is_cheap = cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size)
-    is_cheap = is_cheap and (len(few) > 0 or not has_few)
+    is_cheap = is_cheap and not len(of_tied) and (len(few) > 0 or not has_few)
     if is_cheap and tied.has_matrices():
         strengths = strengths_of_all(density, coupling, x, tied)
     if is_cheap and not (strengths and strengths.are_too_many()):

@@ -152,23 +152,27 @@ def series_beside_others(coupling: Coupling, variables: np.ndarray) -> Tied | No
 
 def scales_of_few(
     density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray
-) -> np.ndarray:
-    """Coordinates on which all of a variable with few coordinates depend, and the curvature of these.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates (k,) on which all of a variable with few coordinates depend, and the curvature of these,
+    where nothing ties them to each other; and those (m,) where something does.
 
     Such is the scale of the effects of a few groups. They are too few for it to be wide, and it changes the
-    curvature of all latents together by next to nothing.
+    curvature of all latents together by next to nothing. Effects that are tied have a law along their axes
+    (rotation.py).
     """
     counts = np.bincount(variables)
     narrow = np.flatnonzero((counts[variables] < SHORTEST) & ~coupling.wide)
-    may_be_scale = np.zeros(x.size, bool)
+    may_be_scale, of_tied = np.zeros(x.size, bool), np.zeros(x.size, bool)
     for number in np.flatnonzero((counts >= LEAST_GROUPS) & (counts <= FEW_NEIGHBOURS)):
         own = np.flatnonzero(variables == number)
-        tied = np.asarray(coupling.pattern[own][:, narrow].sum(axis=0)).ravel()
-        may_be_scale[narrow[tied == len(own)]] = True
+        on = np.asarray(coupling.pattern[own][:, narrow].sum(axis=0)).ravel()
+        may_be_scale[narrow[on == len(own)]] = True
+        of_tied[narrow[on == len(own)]] |= coupling.pattern[own][:, own].nnz > len(own)
     if not may_be_scale.any():
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     strengths = strengths_of(density, x, coupling._replace(wide=coupling.wide | may_be_scale))
-    return choose_heads({k: strength for k, strength in strengths.items() if may_be_scale[k]}, FAINT_HEAD)
+    found = choose_heads({k: strength for k, strength in strengths.items() if may_be_scale[k]}, FAINT_HEAD)
+    return found[~of_tied[found]], found[of_tied[found]]
 
 
 def has_series(coupling: Coupling, variables: np.ndarray) -> bool:
