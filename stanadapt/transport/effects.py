@@ -1,11 +1,12 @@
 """The law of effects: latents of groups that share scales and correlations, of one factor or of several.
 
 In a hierarchy with varying intercepts and slopes each group j has K effects x_j with the normal prior
-N(a_j(g), C C^T), where C = diag(c e^(beta h(u))) L: h(u) = u are log scales, with c = 1; where scales have an
-upper bound c, h(u) = log(1 / (1 + e^-u)). L is the Cholesky factor of a matrix of correlations. The means a_j
-are linear in some coefficients g, the means of all groups for instance. Given all of these, let the data give
-the likelihood N(D_j x_j | b_j - E_j g, D_j), with the precision D_j, for which the estimate of a group alone
-need not exist. In the effects' own scales w, where x_j = a_j + C w_j, the precision is
+N(a_j(g), C C^T), where C = diag(c e^(beta h(u))) L: h(u) = u are log scales, and c is 1, or a number that
+the program multiplies them with; where scales have an upper bound c, h(u) = log(1 / (1 + e^-u)). L is the
+Cholesky factor of a matrix of correlations. The means a_j are linear in some coefficients g, the means of all
+groups for instance. Given all of these, let the data give the likelihood N(D_j x_j | b_j - E_j g, D_j), with
+the precision D_j, for which the estimate of a group alone need not exist. In the effects' own scales w, where
+x_j = a_j + C w_j, the precision is
 
     M_j = I + f C^T D_j C = R_j R_j^T,   the mean m_j = f M_j^-1 C^T (b_j - D_j a_j - E_j g),
 

@@ -535,9 +535,10 @@ def test_scales_may_be_multiplied_with_a_number() -> None:
 def test_effects_with_a_soft_sum_are_turned(bernoulli: bool) -> None:
     """It ties all of them. A soft sum of a series is no reason to turn it: its law knows of such sums."""
     rng = np.random.default_rng(4)
-    group = rng.integers(12, size=80)
-    y = 0.8 * rng.normal(size=12)[group] + 0.5 * rng.normal(size=80)
-    data = {"J": 12, "N": 80, "g": (group + 1).tolist(), "y": (y > 0.0).astype(int) if bernoulli else y}
+    group = np.repeat(np.arange(12), rng.integers(5, 9, size=12))
+    y = 0.8 * rng.normal(size=12)[group] + 0.5 * rng.normal(size=len(group))
+    observed = (y > 0.0).astype(int) if bernoulli else y
+    data = {"J": 12, "N": len(y), "g": (group + 1).tolist(), "y": observed.tolist()}
     program = GROUPS.replace("WHAT", "a ~ normal(0, tau); sum(a) ~ normal(0, 0.01);")
     if bernoulli:
         program = program.replace("vector[N] y", "array[N] int y").replace("normal(m + a[g], sigma)", LOGIT)

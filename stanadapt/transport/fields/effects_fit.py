@@ -31,6 +31,7 @@ MOST_NUMBERS = 100_000  # of the data in the law: beyond that it costs more than
 # A coefficient with a smaller effect on the score, in scales, is none; columns of effects are not as exact.
 _FAINT, _FAINT_TIE = 1e-6, 1e-4
 _SLOW = 0.02  # a smaller rate is none
+_STIFF = 100.0  # a group or an axis is stiff if its curvature is so many times the median of all
 _FULL = 0.25  # a column of E with a larger share of entries is kept whole
 # Of the precision of data: log scales, log variances and log precisions of errors.
 OF_LOG_SCALE = -2.0
@@ -88,6 +89,13 @@ class GroupingFactor(NamedTuple):
     changing: np.ndarray  # (r,) coordinates with which the precision of the data changes
     rates: np.ndarray  # (r,)
     changing_bounded: np.ndarray  # (r,) whether these are of scales with an upper bound
+    held: np.ndarray  # (J,) groups for which it does not: the axis of a sum that is held near 0
+
+
+def are_stiff(blocks: np.ndarray) -> np.ndarray:
+    """Whether the curvature of each group (J,) is far larger than that of most, by `blocks` (J, K, K)."""
+    size = np.trace(blocks, axis1=1, axis2=2)
+    return np.asarray(size > _STIFF * np.median(size))
 
 
 def blocks_at(density: ScaledDensity, own: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -98,7 +106,19 @@ def blocks_at(density: ScaledDensity, own: np.ndarray, x: np.ndarray) -> np.ndar
 
 
 def blocks_at_all(density: ScaledDensity, own: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """The same at each of the points (p, d): (p, J, K, K)."""
+    """The same at each of the points (p, d): (p, J, K, K).
+
+    An axis that is far stiffer than the others may be tied to them a little beside its own curvature, but
+    not beside theirs. So theirs are looked at without it.
+    """
+    found = _blocks_at_all(density, own, points)
+    stiff = are_stiff(found[0])
+    if own.shape[1] == 1 and stiff.any():
+        found[:, ~stiff] = _blocks_at_all(density, own[~stiff], points)
+    return found
+
+
+def _blocks_at_all(density: ScaledDensity, own: np.ndarray, points: np.ndarray) -> np.ndarray:
     (n, d), k = points.shape, own.shape[1]
     directions = np.zeros((k, d))
     directions[np.arange(k), own] = 1.0
@@ -205,7 +225,8 @@ class _EffectSpace:
         for number, factor in enumerate(self.factors):
             kept = factor.rates == OF_LOG_SCALE
             columns = (factor.changing, factor.rates, factor.changing_bounded)
-            self.factors[number] = GroupingFactor(factor.own, factor.roles, *(one[kept] for one in columns))
+            changing, rates, bounded = (one[kept] for one in columns)
+            self.factors[number] = factor._replace(changing=changing, rates=rates, changing_bounded=bounded)
         self._note_coefficients()
 
     def effects(self, x: np.ndarray, number: int) -> np.ndarray:
@@ -365,6 +386,8 @@ class _EffectSpace:
             if number:
                 changing, bounded, powers, shares = self._shares(x, data, slopes, number)
                 rates = np.zeros(len(changing))
+            elif factor.held.any() and len(changing) == 1:  # shares of several would be more than 1 together
+                powers, shares, rates = -rates, np.where(factor.held, 0.0, 1.0)[None], np.zeros(1)
             alone = self._effects(x, number, law, *mean, values)
             alone = alone._replace(changing=changing, rates=rates, changing_bounded=bounded)
             middles = log_of_scales(bounded, x[changing])

@@ -34,7 +34,7 @@ from ..effects_table import (
 from ..field_table import latents_and_heads, moved_beside_latents
 from ..map_table import no_transport
 from .coefficient_widths import ScaleOfEffects, coefficient_widths
-from .effects_fit import MOVE, RATES, GroupingFactor, Roles, blocks_at, blocks_at_all, fit_effects
+from .effects_fit import MOVE, RATES, GroupingFactor, Roles, are_stiff, blocks_at, blocks_at_all, fit_effects
 from .head_bends import MOST_TO_MODE, climb, head_bends
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity, columns_among, two_columns
 
@@ -55,7 +55,6 @@ _OFF_MIDDLE = 0.1
 # Change of what data tell, beside a common factor, that turns axes too much: 0.01 to 0.13 where data are
 # counts or binary or have Student errors, 0.25 and more in processes.
 _TURNS = 0.15
-_STIFF = 100.0  # an axis is far stiffer than others if its curvature is so many times their median
 _FAR = 3.0  # spreads of draws, from which on heads are not where the law has been fitted
 
 
@@ -315,21 +314,25 @@ def _right_guess(
     moved: dict[int, list[tuple[np.ndarray, np.ndarray]]],
     guesses: Iterator[Roles],
     has_units: bool,
-) -> tuple[Roles, np.ndarray, np.ndarray, np.ndarray] | None:
-    """The guess that is right, the coordinates with which the data's precision changes, their rates, and
-    whether these are of scales with an upper bound.
+) -> tuple[Roles, np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """The guess that is right, the coordinates with which the data's precision changes, their rates, whether
+    these are of scales with an upper bound, and the groups (J,) for which it does not change.
 
     `here` (J, K, K) are the blocks at `x` (d,), and `size` their size; `moved` has other points and blocks.
     Where each group has as many data as any other, a scale of effects and that of errors, over the root of a
     number, can change places. If both have units, the one with the larger unit is that of the effects.
     """
 
+    held = np.zeros(len(here), bool)
+
     def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0, bounded: bool = False) -> bool:
-        """Whether a guess says how blocks change when `k` moves: as scales of effects do, or with a rate."""
+        """Whether a guess says how blocks change when `k` moves: as scales of effects do, or with a rate, but
+        for those that are held.
+        """
         for end, block in moved[k]:
             factor = np.exp(rate * float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0]))
-            left = (roles.blocks(end, factor * data) - block) / size
-            change = (block - here) / size
+            left = ((roles.blocks(end, factor * data) - block) / size)[~held]
+            change = ((block - here) / size)[~held]
             if not np.linalg.norm(left) <= _WRONG * np.linalg.norm(change):
                 return False
         return True
@@ -352,11 +355,18 @@ def _right_guess(
     forms = [
         (k, rate, bounded) for k in moved if k not in heads for rate in RATES for bounded in (False, True)
     ]
-    known = {
-        k: (rate, bounded) for k, rate, bounded in forms[::-1] if explains(roles, data, k, rate, bounded)
-    }
+
+    def changing() -> dict[int, tuple[float, bool]]:
+        return {
+            k: (rate, bounded) for k, rate, bounded in forms[::-1] if explains(roles, data, k, rate, bounded)
+        }
+
+    known = changing()
+    if not known and are_stiff(here).any():
+        held = are_stiff(here)
+        known = changing()
     rates, bounds = (np.array([one[column] for one in known.values()]) for column in (0, 1))
-    return roles, np.array([*known], np.int64), rates, bounds.astype(bool)
+    return roles, np.array([*known], np.int64), rates, bounds.astype(bool), held
 
 
 def _with_units(
@@ -429,7 +439,7 @@ def _do_axes_change(density: ScaledDensity, x: np.ndarray, factors: list[Groupin
     rest = np.setdiff1d(np.arange(x.size), np.concatenate([np.concatenate(one) for one in known]))
     for factor in (factor for factor in factors if factor.own.shape[1] == 1):
         size, prior = blocks_at(density, factor.own, x), factor.roles.prior(x)
-        weak = size.ravel() < _STIFF * np.median(size)
+        weak = ~are_stiff(size)
         here = ((size - prior) / size).ravel()[weak]
         for k in rest:
             for sign in (-1.0, 1.0):
