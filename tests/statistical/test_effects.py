@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from cases import thorough
 from fits import run
-from shares import finer, largest_error, quantiles, quantiles_of_three
+from shares import finer, largest_error, log_normal, quantiles, quantiles_of_three, quantiles_of_two
 from tail_models import MODELS
 from weights import WEIGHTS, WEIGHTS_NOT_CENTRED, laws_of_weights, weights_of
 
@@ -202,6 +202,49 @@ def test_scales_of_testlets_have_their_law(seed: int) -> None:
     draws = [posterior["log_t"].values, *np.moveaxis(posterior["log_g"].values, -1, 0)]
     for values, law in zip(draws, laws, strict=True):
         assert largest_error(values, law, findings) < LIMIT
+
+
+SOFT_SUM = """
+data { int J; int N; array[N] int g; vector[N] y; }
+parameters { real m; vector[J] a; real log_s; real log_e; }
+model {
+  m ~ normal(0, 2); log_s ~ normal(-1, 1); log_e ~ normal(-0.5, 0.5);
+  a ~ normal(0, exp(log_s)); sum(a) ~ normal(0, 0.001 * J);
+  y ~ normal(m + a[g], exp(log_e));
+}
+"""
+
+
+@functools.cache
+def groups_with_a_soft_sum() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """Ten groups of two to six; quantiles of the log scales of effects and of errors.
+
+    The sum of effects is one more observation, 0, with a small error.
+    """
+    rng, groups = np.random.default_rng(14), 10
+    group = np.repeat(np.arange(groups), rng.integers(2, 7, size=groups))
+    y = 0.5 + 0.4 * rng.normal(size=groups)[group] + 0.6 * rng.normal(size=len(group))
+    seen = np.concatenate((np.eye(groups)[group], np.ones((1, groups))))
+    observed, is_data = np.append(y, 0.0), np.append(np.ones(len(y)), 0.0)
+    of_mean = 4.0 * np.outer(is_data, is_data) + np.diag((0.001 * groups) ** 2 * (1.0 - is_data))
+
+    def log_density(u: float, v: float) -> float:
+        prior = -0.5 * ((u + 1.0) ** 2 + ((v + 0.5) / 0.5) ** 2)
+        covariance = of_mean + np.exp(2.0 * u) * seen @ seen.T + np.exp(2.0 * v) * np.diag(is_data)
+        return prior + log_normal(observed, covariance)
+
+    data = {"J": groups, "N": len(y), "g": group + 1, "y": y}
+    return data, quantiles_of_two(log_density, (-7.0, 2.0), (-2.5, 1.0))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_effects_with_a_soft_sum_leave_both_scales_their_law(seed: int) -> None:
+    """They are turned to axes, one of which is that of the sum."""
+    data, laws = groups_with_a_soft_sum()
+    posterior, adaptation, findings = run(SOFT_SUM, data, seed=seed, draws=4_000)
+    assert (adaptation["field_role"].values[:, 1:-2] == 1).all(axis=-1).any()
+    for name, law in zip(("log_s", "log_e"), laws, strict=True):
+        assert largest_error(posterior[name].values, law, findings) < LIMIT
 
 
 @pytest.mark.thorough

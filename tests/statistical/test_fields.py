@@ -444,6 +444,63 @@ def test_latents_that_nothing_ties_leave_their_heads_their_law(seed: int) -> Non
 
 
 @functools.cache
+def persons_with_means() -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Eight persons, ten times; quantiles of the log scales of means, of steps and of the noise.
+
+    With the eigenvalues k and the axes of a series with unit steps, where all coordinates of a mean are c, a
+    person has the covariance diag(d) + e^(2u) c c^T, d = e^(2v) k + e^(2w), by the formula of Sherman and
+    Morrison.
+    """
+    rng, persons, times = np.random.default_rng(13), 8, 10
+    series = np.linalg.inv(np.eye(times) - PERSISTENCE * np.eye(times, k=-1))
+    k, axes = np.linalg.eigh(series @ series.T)
+    means, steps = 0.5 * rng.normal(size=persons), 0.4 * rng.normal(size=(persons, times))
+    y = means[:, None] + steps @ series.T + 0.3 * rng.normal(size=(persons, times))
+    c, z = axes.sum(axis=0), y @ axes
+    products = z.T @ z
+
+    def log_density(u: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
+        over_d = [1.0 / (np.exp(2.0 * v) * one + np.exp(2.0 * w)) for one in k]
+        of_mean = sum(ci * ci * over for ci, over in zip(c, over_d, strict=True))
+        squares = sum(products[i, i] * over for i, over in enumerate(over_d))
+        across = sum(
+            c[i] * c[j] * products[i, j] * over_d[i] * over_d[j] for i in range(times) for j in range(times)
+        )
+        more = 1.0 + np.exp(2.0 * u) * of_mean
+        log_det = np.log(more) - sum(np.log(over) for over in over_d)
+        prior = (u + 1.0) ** 2 + ((v + 1.0) / 0.5) ** 2 + (w + 1.5) ** 2
+        return np.asarray(-0.5 * (persons * log_det + squares - np.exp(2.0 * u) * across / more + prior))
+
+    data = {"S": persons, "T": times, "phi": PERSISTENCE, "y": y}
+    return data, quantiles_of_three(log_density, (-7.0, 2.0), (-4.0, 1.0), (-8.0, 1.0))
+
+
+PERSISTENCE = 0.7
+MEANS = """
+data { int S; int T; real phi; matrix[S, T] y; }
+parameters { vector[S] u; matrix[S, T] e; real log_u; real log_e; real log_y; }
+model {
+  log_u ~ normal(-1, 1); log_e ~ normal(-1, 0.5); log_y ~ normal(-1.5, 1); u ~ normal(0, exp(log_u));
+  e[, 1] ~ normal(0, exp(log_e)); to_vector(e[, 2:T]) ~ normal(phi * to_vector(e[, 1:(T - 1)]), exp(log_e));
+  for (t in 1:T) y[, t] ~ normal(u + e[, t], exp(log_y));
+}
+"""
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_means_of_a_few_persons_and_their_series_leave_all_scales_their_law(seed: int) -> None:
+    """As the noise goes to nothing, a series is what the mean leaves of the data. If it had a field given the
+    means, it could not follow these, and the lower tail of the noise would be lost.
+    """
+    data, laws = persons_with_means()
+    posterior, adaptation, findings = run(MEANS, data, seed=seed, draws=4_000)
+    n = data["S"] * (data["T"] + 1)
+    assert has_heads(adaptation, n, n + 1, n + 2).any()
+    for name, law in zip(("log_u", "log_e", "log_y"), laws, strict=True):
+        assert largest_error(posterior[name].values, law, findings) < LIMIT
+
+
+@functools.cache
 def walk_with_a_gap() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """30 terms of a walk, seen with noise but for the middle ten; quantiles of both log scales."""
     data = BROWNIAN.data(BROWNIAN.size)
