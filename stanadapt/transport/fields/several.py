@@ -258,8 +258,18 @@ def find_tied_parts(
     parts: list[Part] = []
     for own, divided in series:
         of_own = _strengths_in(density, coupling, x, own, possible)
-        if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
-            of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided]
+        is_divided = divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS
+        if is_divided:  # but not if the first two have the same heads, and more than a field may have
+            first, second = (_strengths_in(density, coupling, x, one, possible) for one in divided[:2])
+            both = np.intersect1d(*(choose_heads(one, most=len(one)) for one in (first, second)))
+            is_divided = len(both) <= MOST_HEADS
+        if is_divided:
+            known = (
+                first,
+                second,
+                *(_strengths_in(density, coupling, x, one, possible) for one in divided[2:]),
+            )
+            of_each = [*zip(divided, known, strict=True)]
             means = [_means_of(coupling, one, of_one, tied) for one, of_one in of_each]
         else:
             of_each = [(own, of_own)]
