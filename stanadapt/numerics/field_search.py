@@ -149,10 +149,6 @@ def search_field(
     """
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
     unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
-    if members is not None:
-        aside = _aside(target, no_transport(), x.size)
-        if not _are_tied_to_few(aside, x, unit, members, variables):
-            return None, _PROBES + 1
     from ..transport.fields import field_learning  # here, since few runs come to it
 
     def density_in(transport: np.ndarray) -> Evaluate:
@@ -160,7 +156,9 @@ def search_field(
         return _Mapped(aside) if len(transport) else ProgramGradient(aside)
 
     if members is not None:
-        found, taken = field_learning.learn_effects(density_in, x, unit, variables)
+        few = _are_tied_to_few(_aside(target, no_transport(), x.size), x, unit, members, variables)
+        learn = field_learning.learn_effects if few else field_learning.learn_tied_effects
+        found, taken = learn(density_in, x, unit, variables)
         return found, taken + _PROBES + 1
     most_dense = DRAWS * gradients
     return field_learning.learn_field(density_in, x, unit, variables, most_dense=most_dense, last=last)

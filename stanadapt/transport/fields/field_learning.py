@@ -35,7 +35,7 @@ from .innovation_search import NO_HEADS, find_innovations, has_short_variable_al
 from .laplace import HeadPosterior, MissingEntriesError, find_place, how_far_from_normal
 from .law_fit import fit_law
 from .learned_law import Learned
-from .other_laws import look_for_effects, look_for_weights_or_axes, with_effects
+from .other_laws import look_along_axes, look_for_effects, look_for_weights_or_axes, with_effects
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, LEAST_ALONE, MOST_PROBES, Coupling, Evaluate, ScaledDensity, couple
 from .several import (
@@ -185,6 +185,14 @@ def learn_effects(
     with np.errstate(all="ignore"):
         found, _, taken = look_for_effects(density_in, x, unit, variables)
     return found, taken
+
+
+def learn_tied_effects(
+    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+) -> tuple[Learned | None, int]:
+    """The same for effects that are all tied, by a sum that is 0 or by data, along their axes."""
+    with np.errstate(all="ignore"):
+        return look_along_axes(density_in, x, unit, variables, with_scale=True)
 
 
 def _learn_all(

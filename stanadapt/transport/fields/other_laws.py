@@ -42,7 +42,7 @@ def look_for_weights_or_axes(
     """The law of weights, else that of effects along axes, and the gradients that this took."""
     found, taken = _look_for_weights(density_in, x, unit, variables, alone=alone)
     if found is None:
-        found, more = _look_along_axes(density_in, x, unit, variables)
+        found, more = look_along_axes(density_in, x, unit, variables)
         taken += more
     return found, taken
 
@@ -73,12 +73,19 @@ def with_effects(
     return found._replace(rows=rows, scale=scale), density.gradients
 
 
-def _look_along_axes(
-    density_in: Callable[[np.ndarray], Evaluate], x: np.ndarray, unit: np.ndarray, variables: np.ndarray
+def look_along_axes(
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    *,
+    with_scale: bool = False,
 ) -> tuple[Learned | None, int]:
-    """The law of effects that the data tie, along their axes, if there is one, and its gradients."""
+    """The law of effects that are tied, along their axes, if there is one, and its gradients; `with_scale` as
+    in `find_rotations`.
+    """
     density = ScaledDensity(density_in(no_transport()), unit)
-    rotations = find_rotations(density, x / unit, variables)
+    rotations = find_rotations(density, x / unit, variables, with_scale=with_scale)
     if not rotations:
         return None, density.gradients
     turned, x, unit = rotation_rows(rotations), x.copy(), unit.copy()

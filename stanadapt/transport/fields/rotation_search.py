@@ -14,15 +14,22 @@ import scipy.sparse as sparse
 
 from ..effects_table import LEAST_ROTATED
 from ..rotation import Rotation
+from .effects_fit import MOVE
 from .probes import NOISE, Coupling, ScaledDensity, axes, two_columns
 
 MOST = 200  # coordinates of a variable that is turned
 _TIED = 0.8  # share of a variable's coordinates to which each of them is tied
+_MOST_SCALES = 10  # coordinates that may be a scale
+_CHANGES = 1e-5  # share of a curvature by which a scale changes it, at least
 _SAME, _ALL_SAME = 1e-3, 1e-6  # entries that differ by less are the same; and if there are no other ties
 
 
-def find_rotations(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> list[Rotation]:
-    """The rotations of variables whose coordinates are all tied, at `x` (d,), in units."""
+def find_rotations(
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray, *, with_scale: bool = False
+) -> list[Rotation]:
+    """The rotations of variables whose coordinates are all tied, at `x` (d,), in units; or of those alone
+    that are seen to have a scale, which takes fewer gradients.
+    """
     counts = np.bincount(variables)
     logp, here = density(x)
     if not np.isfinite(logp):
@@ -30,12 +37,31 @@ def find_rotations(density: ScaledDensity, x: np.ndarray, variables: np.ndarray)
     found = []
     for number in np.flatnonzero((counts >= LEAST_ROTATED) & (counts <= MOST)):
         own = np.flatnonzero(variables == number)
-        if _are_tied(density, x, own, here):
+        is_turned = _are_tied(density, x, own, here)
+        if is_turned and with_scale:
+            is_turned = _have_scale(density, x, own, variables)
+        if is_turned:
             block = _block(density, x, own)
             if block is None:
                 return []
             found.append(Rotation(own, np.linalg.eigh(block)[1]))
     return found
+
+
+def _have_scale(density: ScaledDensity, x: np.ndarray, own: np.ndarray, variables: np.ndarray) -> bool:
+    """Whether a coordinate of a small variable changes the curvature of one of the coordinates `own` (n,),
+    and none of its ties.
+    """
+    counts = np.bincount(variables)
+    direction = axes(x.size, own[:1])
+    here = density.curvatures(x, direction)[0, own]
+    for k in np.flatnonzero(counts[variables] < LEAST_ROTATED)[:_MOST_SCALES]:
+        moved = x.copy()
+        moved[k] += MOVE / density.unit[k]
+        change = np.abs(density.curvatures(moved, direction)[0, own] - here)
+        if change[0] > _CHANGES * abs(here[0]) and (change[1:] < _SAME * change[0]).all():
+            return True
+    return False
 
 
 def without_ties(coupling: Coupling, rotations: Sequence[Rotation]) -> Coupling:
