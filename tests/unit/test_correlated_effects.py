@@ -33,7 +33,7 @@ from stanadapt.transport.field_table import (
     moved_by,
     split,
 )
-from stanadapt.transport.fields.field_learning import learn_effects, learn_field
+from stanadapt.transport.fields.field_learning import learn_effects, learn_field, learn_tied_effects
 from stanadapt.transport.fields.probes import ScaledDensity
 from stanadapt.transport.fields.rotation_search import find_rotations
 from stanadapt.transport.map_table import (
@@ -547,6 +547,8 @@ def test_effects_with_a_soft_sum_are_turned(bernoulli: bool) -> None:
     assert [names[i] for i in law.heads] == ["tau"]
     assert [names[i] for i in own] == [f"a.{i + 1}" for i in range(12)]
     np.testing.assert_allclose(np.abs(axes.sum(axis=0)).max(), np.sqrt(12.0), rtol=1e-4)  # one is the sum
+    assert [names[i] for i in law.changing] == ["sigma"] * (not bernoulli)
+    assert law.shares.sum() == 11.0 * (not bernoulli)  # of all axes but that one
     assert gradients < 400
     walk = GROUPS.replace("WHAT", "a[2:J] ~ normal(a[1:J - 1], tau); sum(a) ~ normal(0, 0.01);")
     density = ProgramDensity(walk, data | {"y": y.tolist()})
@@ -555,6 +557,23 @@ def test_effects_with_a_soft_sum_are_turned(bernoulli: bool) -> None:
     assert not find_rotations(scaled, 0.1 * rng.normal(size=len(names)), variable_groups(names))
 
 
+@pytest.mark.parametrize(("scale", "most"), [("tau", 130), ("0.5", 15)])
+def test_effects_that_are_all_tied_are_looked_for_where_a_scale_is_seen(scale: str, most: int) -> None:
+    """By a chain with short trajectories, which has no gradients to lose on coefficients of a regression."""
+    rng = np.random.default_rng(6)
+    data = {"N": 60, "K": 9, "X": rng.normal(size=(60, 9)).tolist(), "y": rng.integers(2, size=60).tolist()}
+    density = ProgramDensity(COEFFICIENTS.replace("SCALE", scale), data)
+    x, variables = np.append(0.3 * rng.normal(size=10), -0.5), np.array([0] + [1] * 9 + [2])
+    found, gradients = learn_tied_effects(in_maps(density), x, np.full(x.size, 0.2), variables)
+    assert (found is not None) == (scale == "tau")
+    assert gradients < most
+
+
+COEFFICIENTS = """
+data { int N; int K; matrix[N, K] X; array[N] int y; }
+parameters { real m; vector[K] b; real<lower=0> tau; }
+model { m ~ normal(0, 2); tau ~ normal(0, 1); b ~ normal(0, SCALE); y ~ bernoulli_logit(m + X * b); }
+"""
 LOGIT = "bernoulli_logit(m + a[g])"
 GROUPS = """
 data { int J; int N; array[N] int g; vector[N] y; }

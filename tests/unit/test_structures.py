@@ -115,6 +115,33 @@ model {
   }
 }
 """
+# Series of persons beside a curve that all share, with five heads: two of steps, which depend on the size.
+SHARED = """
+data { int S; int T; matrix[S, T] y; }
+parameters {
+  matrix[S, T] e; vector[T] m; real c; real log_s; real log_f; real log_y; real log_0; real log_m;
+}
+model {
+  c ~ std_normal(); log_s ~ normal(-1, 0.5); log_f ~ normal(-1, 0.5); log_y ~ normal(-1, 0.5);
+  log_0 ~ normal(-1, 0.5); log_m ~ std_normal(); m ~ normal(0, exp(log_m));
+  e[, 1] ~ normal(0, exp(log_0));
+  for (s in 1:S) {
+    for (t in 2:T) e[s, t] ~ normal(tanh(c) * e[s, t - 1], exp(t % 2 == 0 ? log_s : log_f));
+    y[s] ~ normal(m' + e[s], exp(log_y));
+  }
+}
+"""
+# A walk beside six seasons, whose sum is 0.
+SEASONS = """
+data { int T; array[T] int m; vector[T] y; }
+parameters { vector[T] x; sum_to_zero_vector[6] a; real log_x; real log_a; real log_y; }
+model {
+  log_x ~ normal(-1, 0.5); log_a ~ std_normal(); log_y ~ normal(-1, 0.5);
+  x[1] ~ normal(0, 2); x[2:T] ~ normal(x[1:(T - 1)], exp(log_x));
+  target += -5 * log_a - 0.5 * dot_self(a) * exp(-2 * log_a);
+  y ~ normal(x + a[m], exp(log_y));
+}
+"""
 TESTLETS = """
 data { int P; int I; int L; array[I] int l; array[P, I] int y; }
 parameters { vector[P] th; vector[I] b; matrix[P, L] g; real log_t; vector[L] log_g; }
@@ -335,6 +362,23 @@ def test_means_of_series_are_latents_of_one_field_with_their_scale_as_a_head(cou
     assert len(latents_and_heads(learned.rows)[0]) == count * 13 + 1
 
 
+def test_effects_that_are_tied_have_no_scale_of_few_in_a_field_for_all() -> None:
+    """Data tie them along with the series, and a sum that is 0 ties them to each other."""
+    rng, T = np.random.default_rng(11), 58
+    month = np.arange(T) % 6
+    x = np.cumsum(0.2 * rng.normal(size=T))
+    y = x + 0.3 * np.array([1.0, -1.0, 0.5, -0.5, 0.3, -0.3])[month] + 0.3 * rng.normal(size=T)
+    data = {"T": T, "m": (month + 1).tolist(), "y": y.tolist()}
+    known = {"x": x, "log_x": -1.6, "log_a": -0.7, "log_y": -1.2}
+    begun = Begun(SEASONS, data, **known)
+    scaled, coupling = begun.coupling()
+    few, of_tied = several.scales_of_few(scaled, begun.x / begun.unit, coupling, begun.variables)
+    assert not len(few)
+    assert [begun.names[k] for k in of_tied] == ["log_a"]
+    learned = begun.learn()
+    assert begun.heads(learned) >= {"log_x", "log_y"}
+
+
 def test_series_that_nothing_ties_are_told_from_columns_of_one() -> None:
     rng, K, T = np.random.default_rng(10), 5, 25
     h = -1.0 + np.cumsum(0.3 * rng.normal(size=(T, K)), axis=0)
@@ -349,6 +393,21 @@ def test_series_that_nothing_ties_are_told_from_columns_of_one() -> None:
     ]
     assert not several.divide_series(coupling, own[:-1])  # of other lengths
     assert begun.heads(begun.learn()) >= {f"log_s.{k + 1}" for k in range(K)}
+
+
+def test_series_with_the_same_heads_are_not_divided() -> None:
+    """All persons share five heads, so that a field for each person would lack one as well."""
+    rng, persons, times = np.random.default_rng(12), 4, 12
+    e = 0.4 * rng.normal(size=(persons, times))
+    known = {"c": 1.0, "log_s": -0.9, "log_f": -1.2, "log_y": -1.2, "log_0": -0.9, "m": 0.5}
+    begun = Begun(SHARED, {"S": persons, "T": times, "y": (0.5 + e).tolist()}, e=e, **known)
+    scaled, coupling = begun.coupling()
+    tied = several.series_beside_others(coupling, begun.variables)
+    assert tied is not None
+    assert len(tied.series[0].divided) == persons
+    (part,) = several.find_tied_parts(scaled, coupling, begun.x / begun.unit, tied)
+    assert len(part.heads) == heads.MOST_HEADS
+    assert np.isin([k for k, name in enumerate(begun.names) if name.startswith("e.")], part.places).all()
 
 
 def answers_to_testlets(persons: int = 12, items: int = 8, count: int = 4) -> Begun:

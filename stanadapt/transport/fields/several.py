@@ -170,7 +170,7 @@ def scales_of_few(
         of_tied[narrow[on == len(own)]] |= coupling.pattern[own][:, own].nnz > len(own)
     if not may_be_scale.any():
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    strengths = strengths_of(density, x, coupling._replace(wide=coupling.wide | may_be_scale))
+    strengths = strengths_of(density, x, coupling._replace(wide=may_be_scale))
     found = choose_heads({k: strength for k, strength in strengths.items() if may_be_scale[k]}, FAINT_HEAD)
     return found[~of_tied[found]], found[of_tied[found]]
 
