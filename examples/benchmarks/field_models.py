@@ -681,6 +681,22 @@ model {
 """
 
 
+# Counts of a few persons, with a mean and an autoregression for each.
+VISITS = """
+data { int S; int T; array[S, T] int y; }
+parameters {
+  real a; vector[S] u; real<lower=0> s_u; real<lower=0, upper=1> phi; real<lower=0> s; matrix[S, T] e;
+}
+model {
+  a ~ normal(0, 2); s_u ~ normal(0, 1); s ~ normal(0, 1); phi ~ beta(4, 2); u ~ normal(0, s_u);
+  for (k in 1:S) {
+    e[k, 1] ~ normal(0, s / sqrt(1 - square(phi))); e[k, 2:T] ~ normal(phi * e[k, 1:(T - 1)], s);
+    y[k] ~ poisson_log(a + u[k] + e[k]);
+  }
+}
+"""
+
+
 def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
     """A stationary series around 0."""
     x = rng.normal(size=length) * sigma
@@ -924,6 +940,13 @@ def quarters(number: int) -> dict[str, Any]:
     return {"Q": number, "q": q, "m": 0.8 * x + 0.5 * rng.normal(size=x.size)}
 
 
+def visits(persons: int) -> dict[str, Any]:
+    """Over forty weeks."""
+    rng, weeks = np.random.default_rng(38), 40
+    u, e = 0.6 * rng.normal(size=persons), [autoregression(rng, weeks, 0.8, 0.4) for _ in range(persons)]
+    return {"S": persons, "T": weeks, "y": rng.poisson(np.exp(0.8 + u[:, None] + np.array(e)))}
+
+
 class FieldModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -956,6 +979,7 @@ MODELS = {
     "positions": FieldModel(POSITIONS, votes, 20, np.nan),
     "covariate": FieldModel(COVARIATE, measured, 120, np.nan),
     "nowcast": FieldModel(NOWCAST, quarters, 40, np.nan),
+    "visits": FieldModel(VISITS, visits, 12, np.nan),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),

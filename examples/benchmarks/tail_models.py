@@ -585,6 +585,16 @@ model {
 """
 
 
+SOFT_SUM = """
+data { int J; int N; array[N] int g; vector[N] x; array[N] int y; }
+parameters { real mu; real b; vector[J] u; real<lower=0> s; }
+model {
+  mu ~ normal(0, 2); b ~ std_normal(); s ~ exponential(1);
+  u ~ normal(0, s); sum(u) ~ normal(0, 0.001 * J); y ~ bernoulli_logit(mu + b * x + u[g]);
+}
+"""
+
+
 def subjects_and_items(subjects: int, normal: bool = True) -> dict[str, Any]:
     """Half as many items, each seen by all."""
     rng, items = np.random.default_rng(3), subjects // 2
@@ -681,6 +691,14 @@ def answers_to_testlets(persons: int) -> dict[str, Any]:
     return {"P": persons, "I": testlets.size, "L": 5, "l": testlets + 1, "y": y}
 
 
+def choices_of_groups(groups: int) -> dict[str, Any]:
+    """Five choices in a group, about, of a few that are much alike."""
+    rng = np.random.default_rng(16)
+    group, x = rng.integers(groups, size=5 * groups), rng.normal(size=5 * groups)
+    y = rng.binomial(1, logistic(0.3 + 0.5 * x + 0.4 * rng.normal(size=groups)[group]))
+    return {"J": groups, "N": group.size, "g": group + 1, "x": x, "y": y}
+
+
 class TailModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -724,6 +742,7 @@ MODELS = {
     "ratings": TailModel(RATINGS, ratings, 100, ("s", "s_item")),
     "factorial": TailModel(FACTORIAL, factorial, 12, ("s_a", "s_b", "s_ab", "sigma")),
     "studies": TailModel(STUDIES, studies, 20, ("s", "tau")),
+    "soft_sum": TailModel(SOFT_SUM, choices_of_groups, 40, ("s",)),
     "testlets": TailModel(TESTLETS, answers_to_testlets, 80, ("s", "s_g", "s_b")),
     "curves": TailModel(curves(2, "normal"), of_curves, 300, ("tau1", "tau2", "sigma")),
     "curve_and_groups": TailModel(

@@ -353,7 +353,7 @@ def test_means_of_series_are_latents_of_one_field_with_their_scale_as_a_head(cou
     assert not len(of_tied)
     tied = several.series_beside_others(coupling, begun.variables)
     assert tied is not None
-    assert sorted(several.strengths_of_all(scaled, coupling, x, tied).of_heads) == sorted(
+    assert sorted(several.strengths_of_all(scaled, coupling, x, tied, few).of_heads) == sorted(
         begun.names.index(name) for name in ("log_u", "log_e")
     )
     learned = begun.learn()

@@ -15,6 +15,7 @@ from stanadapt.transport.composition import points_in_z
 from stanadapt.transport.field_table import fields_of, split, without_effects
 from stanadapt.transport.fields.field_learning import LARGEST_COST, learn_field
 from stanadapt.transport.fields.heads import HEAD, MOST_HEADS
+from stanadapt.transport.fields.innovation_search import NO_HEADS
 from stanadapt.transport.fields.probes import Coupling, ScaledDensity, couple
 from stanadapt.transport.fields.several import (
     Part,
@@ -173,7 +174,7 @@ def test_faint_heads_are_those_of_a_series_without_others() -> None:
     x = np.concatenate((np.log([0.02, 0.5, 0.5]), h, u))
     variables = variable_groups(names)
     scaled, coupling, tied = look_beside(density, x, variables)
-    strengths = strengths_of_all(scaled, coupling, x / 0.5, tied)
+    strengths = strengths_of_all(scaled, coupling, x / 0.5, tied, NO_HEADS)
     assert strengths.of_all[names.index("log_h")] < HEAD
     parts = find_tied_parts(scaled, coupling, x / 0.5, tied, strengths)
     assert [{names[i] for i in part.places[part.heads]} for part in parts] == [
@@ -235,7 +236,7 @@ def test_the_mean_of_a_series_is_a_latent_of_its_field() -> None:
     variables, x = variable_groups(names), np.concatenate((of_heads, h.T.ravel()))
     scaled, coupling, tied = look_beside(density, x, variables)
     assert cost_of_precision(scaled, coupling, tied)[0] <= LARGEST_COST[MOST_HEADS]
-    strengths = strengths_of_all(scaled, coupling, x / 0.5, tied)
+    strengths = strengths_of_all(scaled, coupling, x / 0.5, tied, NO_HEADS)
     assert strengths.are_too_many()
     before = scaled.gradients
     parts = find_tied_parts(scaled, coupling, x / 0.5, tied, strengths)

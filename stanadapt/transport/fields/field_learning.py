@@ -246,7 +246,7 @@ def _learn_all(
     is_cheap = cost <= min(LARGEST_COST[min(n_heads, MOST_HEADS)], x.size)
     is_cheap = is_cheap and not len(of_tied) and (len(few) > 0 or not has_few)
     if is_cheap and tied.has_matrices():
-        strengths = strengths_of_all(density, coupling, x, tied)
+        strengths = strengths_of_all(density, coupling, x, tied, few)
     if is_cheap and not (strengths and strengths.are_too_many()):
         found = learn_one()
         return learn_each(without_short(tied)) if found is None and last else found
@@ -501,7 +501,7 @@ def _sparse_precisions(
     if coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size) or not (tied or apart):
         return
     strengths = strengths_of(density, x, coupling)
-    of_heads = without_locations(density, x, coupling, strengths)
+    of_heads = without_locations(density, x, coupling, strengths, few)
     of_heads |= dict.fromkeys(heads.tolist(), np.inf)
     found = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
     if tied and 0 < len(few) <= MOST_HEADS - len(found.heads):

@@ -68,9 +68,15 @@ def strengths_of(density: ScaledDensity, x: np.ndarray, coupling: Coupling) -> d
 
 
 def without_locations(
-    density: ScaledDensity, x: np.ndarray, coupling: Coupling, strengths: dict[int, float]
+    density: ScaledDensity,
+    x: np.ndarray,
+    coupling: Coupling,
+    strengths: dict[int, float],
+    scales: np.ndarray | None = None,
 ) -> dict[int, float]:
     """The strengths of the coordinates that are no locations.
+
+    The `scales` (m,) of a few latents are no latents themselves: these and their scale have no mode together.
 
     All of them, if there is but one that may be a head, or if the precision does not tell: neither that at
     `x` (d,) nor that at the mode of the latents.
@@ -78,7 +84,8 @@ def without_locations(
     candidates = choose_heads(strengths, most=2 * MOST_HEADS)
     if len(candidates) < 2:
         return strengths
-    precision = Precision(density, coupling, candidates)
+    heads = candidates if scales is None else np.union1d(candidates, scales)
+    precision = Precision(density, coupling, heads)
     logp, score = density(x)
     matrix = precision.at(x, score) if np.isfinite(logp) else None
     factor = None if matrix is None else precision.factor(matrix)

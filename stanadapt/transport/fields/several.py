@@ -36,7 +36,7 @@ from .heads import (
     strengths_of,
     without_locations,
 )
-from .innovation_search import series_at
+from .innovation_search import NO_HEADS, series_at
 from .laplace import find_mode
 from .precision import Precision
 from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
@@ -251,7 +251,7 @@ def find_tied_parts(
     series would make up for an intercept that is off. `strengths` are those of `strengths_of_all`, if they
     are known.
     """
-    strengths = strengths or strengths_of_all(density, coupling, x, tied)
+    strengths = strengths or strengths_of_all(density, coupling, x, tied, NO_HEADS)
     locations = set(strengths.of_all) - set(strengths.of_heads)
     possible = np.setdiff1d(np.flatnonzero(tied.may_be_head), list(locations))
     series = [one for one in tied.series if _is_series(density, coupling, x, one.own)]
@@ -282,19 +282,21 @@ def find_tied_parts(
     return parts
 
 
-def strengths_of_all(density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied) -> StrengthsOfAll:
-    """Of each coordinate that may be a head, around `x` (d,), in units.
+def strengths_of_all(
+    density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied, scales: np.ndarray
+) -> StrengthsOfAll:
+    """Of each coordinate that may be a head, around `x` (d,), in units, with `scales` of few latents.
 
     There may be more locations than one look is at. If there are, they are left out where one field has all
     heads that remain.
     """
     whole = coupling._replace(wide=tied.may_be_head)
     of_all = strengths_of(density, x, whole)
-    first = of_heads = without_locations(density, x, whole, of_all)
+    first = of_heads = without_locations(density, x, whole, of_all, scales)
     known = len(of_all)
     while MOST_HEADS < len(of_heads) < known:  # a look is at the strongest ones, and there may be more
         known = len(of_heads)
-        of_heads = without_locations(density, x, whole, of_heads)
+        of_heads = without_locations(density, x, whole, of_heads, scales)
     are_few = len(choose_heads(of_heads, most=len(of_heads))) <= MOST_HEADS
     return StrengthsOfAll(of_all, of_heads if are_few else first)
 
