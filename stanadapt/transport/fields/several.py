@@ -110,7 +110,8 @@ def find_parts(
     found = _separate(coupling, hubs)
     if len(found) < 2:
         return []
-    strengths, of_one = [], set()
+    strengths: list[dict[int, float]] = []
+    of_one: set[int] = set()
     for places in found:
         part, own = _restrict(density, coupling, x, places)
         # Latents of a dense series have many neighbours in it.
@@ -154,17 +155,23 @@ def scales_of_few(
     density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates (k,) on which all of a variable with few coordinates depend, and the curvature of these,
-    where nothing ties them to each other; and those (m,) where something does.
+    where nothing ties them to each other, but something to a larger variable; and those (m,) where something
+    ties them to each other.
 
     Such is the scale of the effects of a few groups. They are too few for it to be wide, and it changes the
     curvature of all latents together by next to nothing. Effects that are tied have a law along their axes
     (rotation.py).
     """
     counts = np.bincount(variables)
-    narrow = np.flatnonzero((counts[variables] < SHORTEST) & ~coupling.wide)
+    is_small = counts[variables] < SHORTEST
+    narrow = np.flatnonzero(is_small & ~coupling.wide)
     may_be_scale, of_tied = np.zeros(x.size, bool), np.zeros(x.size, bool)
     for number in np.flatnonzero((counts >= LEAST_GROUPS) & (counts <= FEW_NEIGHBOURS)):
         own = np.flatnonzero(variables == number)
+        others = ~is_small
+        others[own] = False
+        if not coupling.pattern[own][:, others].nnz:
+            continue
         on = np.asarray(coupling.pattern[own][:, narrow].sum(axis=0)).ravel()
         may_be_scale[narrow[on == len(own)]] = True
         of_tied[narrow[on == len(own)]] |= coupling.pattern[own][:, own].nnz > len(own)
@@ -258,18 +265,14 @@ def find_tied_parts(
     parts: list[Part] = []
     for own, divided in series:
         of_own = _strengths_in(density, coupling, x, own, possible)
-        is_divided = divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS
-        if is_divided:  # but not if the first two have the same heads, and more than a field may have
-            first, second = (_strengths_in(density, coupling, x, one, possible) for one in divided[:2])
-            both = np.intersect1d(*(choose_heads(one, most=len(one)) for one in (first, second)))
-            is_divided = len(both) <= MOST_HEADS
-        if is_divided:
-            known = (
-                first,
-                second,
-                *(_strengths_in(density, coupling, x, one, possible) for one in divided[2:]),
-            )
-            of_each = [*zip(divided, known, strict=True)]
+        of_each = []
+        if divided and sum(strength > HEAD for strength in of_own.values()) > MOST_HEADS:
+            of_each = [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided[:2]]
+            first, second = (choose_heads(of_one, most=len(of_one)) for _, of_one in of_each)
+            if len(np.intersect1d(first, second)) > MOST_HEADS:  # each would lack some of the same heads
+                of_each = []
+        if of_each:
+            of_each += [(one, _strengths_in(density, coupling, x, one, possible)) for one in divided[2:]]
             means = [_means_of(coupling, one, of_one, tied) for one, of_one in of_each]
         else:
             of_each = [(own, of_own)]
