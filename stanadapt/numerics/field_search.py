@@ -43,7 +43,7 @@ SHARE_AGAIN = 2.0  # after a search in vain, it took at most this multiple of th
 DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so many draws take without a field
 MOST_SEARCHES = 2
 # More of them are begun if all those in vain have taken at most this share of the gradients of the last
-# window. A chain that has been on its way from far out for long has seen places where no law holds, alone.
+# window. A chain that has been on its way from far out for long has seen only places where no law holds.
 CHEAP = 0.05
 NO_MORE = 1_000  # searches: a chain that has had a field, or for which one has no use, begins no other
 FAR = 12.0  # the square of a standard normal vector is no draw's if it exceeds its mean by so many deviations
