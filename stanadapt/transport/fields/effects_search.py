@@ -356,15 +356,15 @@ def _right_guess(
         (k, rate, bounded) for k in moved if k not in heads for rate in RATES for bounded in (False, True)
     ]
 
-    def changing() -> dict[int, tuple[float, bool]]:
+    def find_rates() -> dict[int, tuple[float, bool]]:
         return {
             k: (rate, bounded) for k, rate, bounded in forms[::-1] if explains(roles, data, k, rate, bounded)
         }
 
-    known = changing()
+    known = find_rates()
     if not known and are_stiff(here).any():
         held = are_stiff(here)
-        known = changing()
+        known = find_rates()
     rates, bounds = (np.array([one[column] for one in known.values()]) for column in (0, 1))
     return roles, np.array([*known], np.int64), rates, bounds.astype(bool), held
 
