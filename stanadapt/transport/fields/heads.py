@@ -77,7 +77,7 @@ def without_locations(
     """The strengths of the coordinates that are no locations.
 
     All of them, if there is but one that may be a head, or if the precision does not tell: neither that at
-    `x` (d,) nor that at the mode of the latents. The `scales` (m,) of a few latents stay where they are, since
+    `x` (d,) nor that at the mode of the latents. The `scales` (m,) of a few latents stay where they are, for
     latents and their scale have no mode together.
     """
     candidates = choose_heads(strengths, most=2 * MOST_HEADS)
