@@ -218,7 +218,9 @@ def _find_missed(
     disagree = ~(r_hat(scalars.moments, posterior.sizes["draw"]) <= limit)
     lp = None if stats is None else column(stats, "lp", np.mean)
     found = [
-        missed.improper(posterior, adaptation, scalars.largest, disagree, scalars.constant, lp),
+        missed.improper(
+            posterior, adaptation, scalars.largest, scalars.lowest, disagree, scalars.constant, lp
+        ),
         missed.heavy_tails(posterior, adaptation),
         missed.modes(adaptation),
     ]

@@ -20,7 +20,8 @@ TAIL = 0.01  # probability of the tails whose draws should be worth as much as o
 TAIL_SHARE = 0.4  # of the effective sample size in the middle
 TAIL_ESS = 100  # a chain
 OVERFLOWING = 1e100  # draws that no posterior has
-HUGE = 1e15  # draws that make a posterior suspect where chains do not agree or do not move
+HUGE = 1e15  # draws that make a posterior suspect where chains do not agree or do not move,
+TINY = 1e-15  # and so do positive ones
 RISE = 1e6  # nats a dimension by which the log density rises during the draws
 STICKY_TAIL = 0.05  # probability of a tail in which acceptance is looked at,
 STICKY_SHARE = 0.25  # and the share of the acceptance of all draws below which it is too low there
@@ -167,15 +168,19 @@ def improper(
     posterior: xarray.Dataset,
     adaptation: xarray.Dataset,
     largest: np.ndarray,
+    lowest: np.ndarray,
     disagree: np.ndarray,
     constant: np.ndarray,
     lp: np.ndarray | None,
 ) -> Finding | None:
     """Whether the posterior seems to have no finite mass.
 
-    Of each scalar of `posterior`, `largest` (k,) has the magnitude of its draws, `disagree` (k,) tells
-    whether chains do not agree on it, and `constant` (k,) whether none has moved. `lp` (chain, draw) is the
-    log density.
+    Of each scalar of `posterior`, `largest` (k,) has the magnitude of its draws, `lowest` (k,) the lowest
+    one, `disagree` (k,) tells whether chains do not agree on it, and `constant` (k,) whether none has moved.
+    `lp` (chain, draw) is the log density.
+
+    A positive parameter may go to 0 without end, such as the scale of effects whose sum is 0, if their prior
+    has a term for each of them, and so one too many.
     """
     if "unconstrained" not in adaptation.coords:
         return None
@@ -197,6 +202,13 @@ def improper(
         what = f"draws are as large as {size:.2g}"
     elif apart > HUGE:
         what = f"draws are as large as {apart:.2g}, and chains do not agree or do not move"
+    elif (near := is_parameter & disagree & (lowest >= 0.0) & (lowest < TINY) & (largest > 0.0)).any():
+        least = np.flatnonzero(near)[np.argmin(lowest[near])]
+        what = (
+            f"draws of {row_names(posterior)[least]} come as near to 0 as {lowest[least]:.2g}, and chains do "
+            "not agree or do not move. If it is the scale of effects whose sum is 0, their prior has one "
+            "term too many"
+        )
     elif lp is not None and (disagree & ~constant).any() and lp.min() == lp.max():
         what = "the log density is the same in all draws, and chains do not agree"
     elif rise > RISE * labels.size:

@@ -27,6 +27,7 @@ class Scalars(NamedTuple):
     tail_clumps: np.ndarray
     travel: np.ndarray  # (k, chain)
     largest: np.ndarray  # (k,) magnitude of a draw
+    lowest: np.ndarray  # (k,) draw
 
     @classmethod
     def of(cls, draws: np.ndarray) -> Scalars:
@@ -34,7 +35,7 @@ class Scalars(NamedTuple):
         finite = np.isfinite(draws).all(axis=(1, 2))
         constant = (draws == draws[:, :1, :1]).all(axis=(1, 2))
         largest = np.abs(draws).max(axis=(1, 2))
-        return cls(finite, constant, *convergence(draws), travel(draws), largest)
+        return cls(finite, constant, *convergence(draws), travel(draws), largest, draws.min(axis=(1, 2)))
 
     @property
     def usable(self) -> np.ndarray:

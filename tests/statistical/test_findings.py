@@ -154,6 +154,28 @@ IMPROPER = {
 }
 
 
+# The prior has a factor 1 / s for each of the effects, of which one follows from the others.
+ONE_TERM_TOO_MANY = """
+data { int J; int n; array[n] int g; vector[n] y; }
+parameters { real mu; sum_to_zero_vector[J] a; real<lower=0> s; real<lower=0> sigma; }
+model {
+  mu ~ normal(0, 2); s ~ exponential(1); sigma ~ exponential(1); a ~ normal(0, s);
+  y ~ normal(mu + a[g], sigma);
+}
+"""
+
+
+@pytest.mark.seeds(1, 2, rate=0.05)
+def test_a_scale_that_goes_to_0_without_end_is_no_scale(seed):
+    """Its posterior is as 1 / s near 0, and chains get there where effects have little variance."""
+    rng = np.random.default_rng(3)
+    g = rng.integers(20, size=100)
+    y = 0.1 * rng.normal(size=20)[g] + rng.normal(size=100)
+    data = {"J": 20, "n": 100, "g": g + 1, "y": y}
+    _, findings = run(ONE_TERM_TOO_MANY, data=data, method="fisher_hmc", seed=seed)
+    assert "improper" in findings
+
+
 @pytest.mark.seeds(1, rate=0.01)
 @pytest.mark.parametrize("program", IMPROPER.values(), ids=IMPROPER)
 @pytest.mark.parametrize("method", ["fisher_mala", "fisher_hmc", "rwm"])

@@ -311,20 +311,26 @@ def test_a_short_run_has_no_search():
 
 
 @pytest.mark.parametrize(
-    ("largest", "disagree", "lp", "said"),
+    ("largest", "lowest", "disagree", "lp", "said"),
     [
-        (1e120, False, None, "as large as 1e+120"),
-        (1e20, True, None, "as large as 1e+20, and chains do not agree"),
-        (1e20, False, None, ""),
-        (2.0, True, np.zeros((2, 10)), "the same in all draws"),
-        (2.0, False, np.zeros((2, 10)), ""),
-        (2.0, False, np.arange(20.0).reshape(2, 10) * 1e7, "has risen by 1e+07"),
-        (2.0, False, np.arange(20.0).reshape(2, 10), ""),
+        (1e120, -1.0, False, None, "as large as 1e+120"),
+        (1e20, -1.0, True, None, "as large as 1e+20, and chains do not agree"),
+        (1e20, -1.0, False, None, ""),
+        (2.0, 1e-20, True, None, "draws of x come as near to 0 as 1e-20, and chains do not agree"),
+        (2.0, 0.0, True, None, "draws of x come as near to 0 as 0, and chains do not agree"),
+        (2.0, 1e-20, False, None, ""),
+        (2.0, 1e-10, True, None, ""),
+        (2.0, -1e-20, True, None, ""),
+        (0.0, 0.0, True, None, ""),
+        (2.0, -1.0, True, np.zeros((2, 10)), "the same in all draws"),
+        (2.0, -1.0, False, np.zeros((2, 10)), ""),
+        (2.0, -1.0, False, np.arange(20.0).reshape(2, 10) * 1e7, "has risen by 1e+07"),
+        (2.0, -1.0, False, np.arange(20.0).reshape(2, 10), ""),
     ],
 )
-def test_improper(largest, disagree, lp, said):
-    given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([largest]), np.array([disagree])
-    finding = missed.improper(*given, np.array([False]), lp)
+def test_improper(largest, lowest, disagree, lp, said):
+    given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([largest]), np.array([lowest])
+    finding = missed.improper(*given, np.array([disagree]), np.array([False]), lp)
     if not said:
         assert finding is None
         return
@@ -334,16 +340,16 @@ def test_improper(largest, disagree, lp, said):
 
 
 def test_quantities_that_are_no_parameters_may_be_large():
-    given = dataset(big=np.zeros((2, 10))), adaptation(["x"]), np.array([1e200]), np.array([True])
-    assert missed.improper(*given, np.array([False]), None) is None
+    given = dataset(big=np.zeros((2, 10))), adaptation(["x"]), np.array([1e200]), np.array([-1.0])
+    assert missed.improper(*given, np.array([True]), np.array([False]), None) is None
 
 
 def test_chains_that_stand_still_are_improper_only_far_out():
     """Where the log density rises for ever, chains end where a step changes nothing any more."""
     lp = np.zeros((2, 10))
     for size, said in ((2.0, False), (1e29, True)):
-        given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([size]), np.array([True])
-        assert (missed.improper(*given, np.array([True]), lp) is not None) == said
+        given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([size]), np.array([-1.0])
+        assert (missed.improper(*given, np.array([True]), np.array([True]), lp) is not None) == said
 
 
 def chains_that_stick(seed: int) -> tuple[xarray.Dataset, xarray.Dataset]:
