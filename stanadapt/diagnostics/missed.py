@@ -21,7 +21,7 @@ TAIL_SHARE = 0.4  # of the effective sample size in the middle
 TAIL_ESS = 100  # a chain
 OVERFLOWING = 1e100  # draws that no posterior has
 HUGE = 1e15  # draws that make a posterior suspect where chains do not agree or do not move,
-TINY = 1e-15  # and so do positive ones
+TINY = 1e-15  # and so do positive ones, or those of a single number
 RISE = 1e6  # nats a dimension by which the log density rises during the draws
 STICKY_TAIL = 0.05  # probability of a tail in which acceptance is looked at,
 STICKY_SHARE = 0.25  # and the share of the acceptance of all draws below which it is too low there
@@ -180,21 +180,16 @@ def improper(
     `lp` (chain, draw) is the log density.
 
     A positive parameter may go to 0 without end, such as the scale of effects whose sum is 0, if their prior
-    has a term for each of them, and so one too many.
+    has a term for each of them, and so one too many. Chains may agree then, as far as numbers let them go. But
+    so they may on parts of a simplex, and of these nothing is said.
     """
     if "unconstrained" not in adaptation.coords:
         return None
     labels = adaptation["unconstrained"].values
     bases = {str(label).split(".")[0] for label in labels} | {str(label) for label in labels}
-    is_parameter = np.concatenate(
-        [
-            np.full(
-                int(np.prod([values.sizes[dim] for dim in values.dims if dim not in SAMPLE_DIMS])),
-                name in bases,
-            )
-            for name, values in variables(posterior).items()
-        ]
-    )
+    is_parameter, is_alone = np.concatenate(
+        [np.tile([name in bases, size == 1], (size, 1)) for name, size in _sizes(posterior)]
+    ).T
     rise = 0.0 if lp is None else _rise(lp)
     size = float(np.nanmax(largest[is_parameter], initial=0.0))
     apart = float(np.nanmax(largest[is_parameter & disagree], initial=0.0))
@@ -202,12 +197,13 @@ def improper(
         what = f"draws are as large as {size:.2g}"
     elif apart > HUGE:
         what = f"draws are as large as {apart:.2g}, and chains do not agree or do not move"
-    elif (near := is_parameter & disagree & (lowest >= 0.0) & (lowest < TINY) & (largest > 0.0)).any():
+    elif (
+        near := (disagree | is_alone) & is_parameter & (lowest >= 0.0) & (lowest < TINY) & (largest > 0.0)
+    ).any():
         least = np.flatnonzero(near)[np.argmin(lowest[near])]
         what = (
-            f"draws of {row_names(posterior)[least]} come as near to 0 as {lowest[least]:.2g}, and chains do "
-            "not agree or do not move. If it is the scale of effects whose sum is 0, their prior has one "
-            "term too many"
+            f"draws of {row_names(posterior)[least]} come as near to 0 as {lowest[least]:.2g}. If it is the "
+            "scale of effects whose sum is 0, their prior has one term too many"
         )
     elif lp is not None and (disagree & ~constant).any() and lp.min() == lp.max():
         what = "the log density is the same in all draws, and chains do not agree"
@@ -220,6 +216,14 @@ def improper(
         "a prior, and see whether the data tell of each of them."
     )
     return Finding("improper", text, numbers={"largest": size, "rise": rise})
+
+
+def _sizes(posterior: xarray.Dataset) -> list[tuple[str, int]]:
+    """The names of variables, and how many numbers each has."""
+    return [
+        (str(name), int(np.prod([values.sizes[dim] for dim in values.dims if dim not in SAMPLE_DIMS])))
+        for name, values in variables(posterior).items()
+    ]
 
 
 def _rise(lp: np.ndarray) -> float:

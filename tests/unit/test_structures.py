@@ -328,7 +328,7 @@ def test_a_field_that_would_lack_a_strong_head_is_not_taken(monkeypatch: pytest.
     assert precisions(begun) == []
 
 
-def persons(count: int, times: int = 12) -> Begun:
+def persons(count: int, times: int = 24) -> Begun:
     rng, e = np.random.default_rng(9), np.zeros((count, times))
     u = 0.5 * rng.normal(size=count)
     for t in range(times):
@@ -359,7 +359,7 @@ def test_means_of_series_are_latents_of_one_field_with_their_scale_as_a_head(cou
     learned = begun.learn()
     assert learned is not None
     assert begun.heads(learned) == {"log_u", "log_e"}
-    assert len(latents_and_heads(learned.rows)[0]) == count * 13 + 1
+    assert len(latents_and_heads(learned.rows)[0]) == count * 25 + 1
 
 
 def test_effects_that_are_tied_have_no_scale_of_few_in_a_field_for_all() -> None:
