@@ -180,8 +180,8 @@ def improper(
     `lp` (chain, draw) is the log density.
 
     A positive parameter may go to 0 without end, such as the scale of effects whose sum is 0, if their prior
-    has a term for each of them, and so one too many. Chains may agree then, as far as numbers let them go. But
-    so they may on parts of a simplex, and of these nothing is said.
+    has a term for each of them, and so one too many. Chains may agree then, as far as numbers let them go.
+    But so they may on parts of a simplex, and of these nothing is said.
     """
     if "unconstrained" not in adaptation.coords:
         return None

@@ -29,6 +29,7 @@ from .heads import (
     STRONG_HEAD,
     choose_heads,
     strengths_of,
+    without_all_locations,
     without_locations,
 )
 from .innovation_search import NO_HEADS, find_innovations, has_short_variable_alone
@@ -501,7 +502,11 @@ def _sparse_precisions(
     if coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size) or not (tied or apart):
         return
     strengths = strengths_of(density, x, coupling)
-    of_heads = without_locations(density, x, coupling, strengths, few)
+    of_heads = (
+        without_all_locations(density, x, coupling, strengths, few)
+        if len(few)
+        else without_locations(density, x, coupling, strengths)
+    )
     of_heads |= dict.fromkeys(heads.tolist(), np.inf)
     found = Precision(density, coupling, choose_heads(of_heads, STRONG_HEAD if len(heads) else HEAD))
     if tied and 0 < len(few) <= MOST_HEADS - len(found.heads):

@@ -112,6 +112,24 @@ def without_locations(
     return {k: strength for k, strength in strengths.items() if k not in locations}
 
 
+def without_all_locations(
+    density: ScaledDensity,
+    x: np.ndarray,
+    coupling: Coupling,
+    strengths: dict[int, float],
+    scales: np.ndarray,
+) -> dict[int, float]:
+    """The same where there may be more locations than one look is at, such as the means of many persons; but
+    those of one look if more remain than one field may have as heads.
+    """
+    first = found = without_locations(density, x, coupling, strengths, scales)
+    known = len(strengths)
+    while len(found) < known:
+        known = len(found)
+        found = without_locations(density, x, coupling, found, scales)
+    return found if len(choose_heads(found, most=len(found))) <= MOST_HEADS else first
+
+
 def _sides(density: ScaledDensity, x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The points (d,) on both sides of `x` (d,), where coordinate `k` has moved by DELTA."""
     move = np.zeros(x.size)

@@ -34,6 +34,7 @@ from .heads import (
     MOST_OF_ONE,
     choose_heads,
     strengths_of,
+    without_all_locations,
     without_locations,
 )
 from .innovation_search import NO_HEADS, series_at
@@ -288,20 +289,10 @@ def find_tied_parts(
 def strengths_of_all(
     density: ScaledDensity, coupling: Coupling, x: np.ndarray, tied: Tied, scales: np.ndarray
 ) -> StrengthsOfAll:
-    """Of each coordinate that may be a head, around `x` (d,), in units, with `scales` of few latents.
-
-    There may be more locations than one look is at. If there are, they are left out where one field has all
-    heads that remain.
-    """
+    """Of each coordinate that may be a head, around `x` (d,), in units, with `scales` of few latents."""
     whole = coupling._replace(wide=tied.may_be_head)
     of_all = strengths_of(density, x, whole)
-    first = of_heads = without_locations(density, x, whole, of_all, scales)
-    known = len(of_all)
-    while MOST_HEADS < len(of_heads) < known:  # a look is at the strongest ones, and there may be more
-        known = len(of_heads)
-        of_heads = without_locations(density, x, whole, of_heads, scales)
-    are_few = len(choose_heads(of_heads, most=len(of_heads))) <= MOST_HEADS
-    return StrengthsOfAll(of_all, of_heads if are_few else first)
+    return StrengthsOfAll(of_all, without_all_locations(density, x, whole, of_all, scales))
 
 
 def divide_series(coupling: Coupling, own: np.ndarray) -> list[np.ndarray]:
