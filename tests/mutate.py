@@ -1790,6 +1790,12 @@ MUTATIONS = [
         unit("test_field_learning", "test_columns_with_many_entries_have_a_probe_alone"),
     ),
     Mutation(
+        "transport/fields/several.py",
+        "matrix.diagonal()[own]) > _FAR_WITH_OTHERS",
+        "matrix.diagonal()[own]) > 0.0",
+        unit("test_effects_beside_series", "test_few_effects_are_found"),
+    ),
+    Mutation(
         "transport/fields/field_learning.py",
         "if tied and 0 < len(few) <= MOST_HEADS - len(found.heads):",
         "if False:",

@@ -29,8 +29,10 @@ from stanadapt.transport.field_table import (
     split,
     without_effects,
 )
+from stanadapt.transport.fields import several
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.innovation_search import find_innovations
+from stanadapt.transport.fields.probes import ScaledDensity, couple
 from stanadapt.transport.map_table import ROWS
 from stanadapt.transport.weights_table import weights_rows
 
@@ -134,8 +136,16 @@ def test_few_effects_are_found(program: str, groups: int) -> None:
     density = ProgramDensity(program, {name: np.asarray(value).tolist() for name, value in data.items()})
     names = list(density.model.unconstrained_names())
     truth = {"a": 0.0, "log_h": np.log(0.05), "log_b": np.log(0.4), "h": h, "b": b}
-    x = density.model.unconstrain(truth)
-    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variable_groups(names))
+    x, variables = density.model.unconstrain(truth), variable_groups(names)
+    scaled = ScaledDensity(density, np.full(x.size, 0.5))
+    coupling = couple(scaled, 2.0 * x, variables)
+    assert coupling is not None
+    few, _ = several.scales_of_few(scaled, 2.0 * x, coupling, variables)
+    assert [names[k] for k in few] == ["log_b"] * (program == FEW)
+    tied = several.series_beside_others(coupling, variables)
+    assert tied is not None
+    assert not len(few) or not several.are_followed(scaled, coupling, 2.0 * x, tied, few)
+    learned, _ = learn_field(in_maps(density), x, np.full(x.size, 0.5), variables)
     assert learned is not None
     (factor,) = factors_in(learned.rows)
     assert [names[i] for i in factor.own.ravel()] == [f"b.{j + 1}" for j in range(groups)]

@@ -356,6 +356,7 @@ def test_means_of_series_are_latents_of_one_field_with_their_scale_as_a_head(cou
     assert sorted(several.strengths_of_all(scaled, coupling, x, tied, few).of_heads) == sorted(
         begun.names.index(name) for name in ("log_u", "log_e")
     )
+    assert several.are_followed(scaled, coupling, x, tied, few)
     learned = begun.learn()
     assert learned is not None
     found = begun.heads(learned)

@@ -45,6 +45,7 @@ from .several import (
     StrengthsOfAll,
     Tied,
     are_all_series,
+    are_followed,
     are_tied,
     cost_of_precision,
     find_parts,
@@ -218,6 +219,7 @@ def _learn_all(
     few, of_tied = NO_HEADS, NO_HEADS
     if tied is not None:
         few, of_tied = scales_of_few(density, x, coupling, variables)
+        few = few if len(few) and are_followed(density, coupling, x, tied, few) else NO_HEADS
     has_few = tied is not None and _has_few_effects(coupling, variables, tied)
 
     def of_one(coupling: Coupling, x: np.ndarray) -> _Known | None:
