@@ -115,7 +115,7 @@ model {
   }
 }
 """
-# Series of persons beside a curve that all share, with five heads: two of steps, which depend on the size.
+# Series of persons beside a curve that all share, with five heads; steps have two scales in turn.
 SHARED = """
 data { int S; int T; matrix[S, T] y; }
 parameters {

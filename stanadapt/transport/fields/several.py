@@ -40,7 +40,7 @@ from .heads import (
 from .innovation_search import NO_HEADS, series_at
 from .laplace import find_mode
 from .precision import Precision
-from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, divisions, wide_coordinates
+from .probes import FEW_NEIGHBOURS, Coupling, ScaledDensity, axes, divisions, wide_coordinates
 
 LEAST_TIED = 15  # so many coordinates must hang together beside others, or in one of many series,
 SHORTEST, TIED = 5, 0.4  # and so many in a short one beside them; and this share of all that may do so
@@ -180,7 +180,7 @@ def scales_of_few(
         may_be_scale[narrow[on == len(own)]] = True
         of_tied[narrow[on == len(own)]] |= coupling.pattern[own][:, own].nnz > len(own)
     if not may_be_scale.any():
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return NO_HEADS, NO_HEADS
     strengths = strengths_of(density, x, coupling._replace(wide=may_be_scale))
     found = choose_heads({k: strength for k, strength in strengths.items() if may_be_scale[k]}, FAINT_HEAD)
     return found[~of_tied[found]], found[of_tied[found]]
@@ -201,8 +201,8 @@ def are_followed(
     if matrix is None or factor is None:
         return False
     own = np.flatnonzero(effects[precision.latents])
-    ahead = np.eye(len(precision.latents))[own]
-    variances = np.array([factor.solve(axis)[k] for k, axis in zip(own, ahead, strict=True)])
+    along = zip(own, axes(len(precision.latents), own), strict=True)
+    variances = np.array([factor.solve(axis)[k] for k, axis in along])
     return bool(np.median(variances * matrix.diagonal()[own]) > _FAR_WITH_OTHERS)
 
 
