@@ -1801,6 +1801,54 @@ MUTATIONS = [
         "if False:",
         unit("test_structures", "test_means_of_series_are_latents_of_one_field_with_their_scale_as_a_head"),
     ),
+    Mutation(
+        "numerics/kinks.py",
+        "        if not variances[-1]:\n            return False, gradients\n",
+        "",
+        unit("test_kinks", "test_a_smooth_density_costs_one_line"),
+    ),
+    Mutation(
+        "numerics/kinks.py",
+        "_HALVINGS = 12",
+        "_HALVINGS = 0",
+        unit("test_kinks", "test_where_there_is_none_that_matters_none_is_seen"),
+    ),
+    Mutation(
+        "numerics/kinks.py",
+        "rest = np.abs(changes - smooth)",
+        "rest = np.abs(changes)",
+        unit("test_kinks", "test_a_smooth_density_costs_one_line"),
+    ),
+    Mutation(
+        "numerics/kinks.py",
+        "(_ERROR * step_size / far) ** 2",
+        "_ERROR**2",
+        unit("test_kinks", "test_kinks_that_make_no_steps_short_are_not_the_reason"),
+    ),
+    Mutation(
+        "samplers/windowed.py",
+        "np.ceil(settings.trajectory / state.step_size))) if state.kinks else MANY",
+        "MANY)) if state.kinks else MANY",
+        unit("test_kinks", "test_with_kinks_trajectories_are_as_long_as_those_of_a_gaussian"),
+    ),
+    Mutation(
+        "samplers/windowed.py",
+        "state = state._replace(kinks=state.kinks or lesson.kinks)",
+        "",
+        unit("test_kinks", "test_a_run_takes_long_steps"),
+    ),
+    Mutation(
+        "samplers/fisher_hmc.py",
+        "settings.kinks_accept if state.kinks else",
+        "",
+        unit("test_kinks", "test_a_run_takes_long_steps"),
+    ),
+    Mutation(
+        "diagnostics/findings.py",
+        'settings_of(attrs).get("kinks_accept", target)',
+        "target",
+        unit("test_kinks", "test_a_rate_under_the_one_for_kinks_is_told"),
+    ),
 ]
 
 

@@ -594,6 +594,24 @@ model {
 }
 """
 
+QUANTILES = """
+data { int J; int N; array[N] int g; vector[N] x; vector[N] y; }
+parameters { real mu; real b; vector[J] u; real<lower=0> s; real<lower=0> sigma; }
+model {
+  mu ~ normal(0, 5); b ~ normal(0, 5); s ~ normal(0, 2); sigma ~ normal(0, 2);
+  u ~ normal(0, s); y ~ skew_double_exponential(mu + b * x + u[g], 2 * sigma, 0.75);
+}
+"""
+
+LASSO = """
+data { int N; int K; matrix[N, K] X; vector[N] y; }
+parameters { real a; vector[K] b; real<lower=0> s; real<lower=0> sigma; }
+model {
+  a ~ normal(0, 5); s ~ std_normal(); sigma ~ normal(0, 2);
+  b ~ double_exponential(0, s); y ~ normal(a + X * b, sigma);
+}
+"""
+
 
 def subjects_and_items(subjects: int, normal: bool = True) -> dict[str, Any]:
     """Half as many items, each seen by all."""
@@ -691,6 +709,21 @@ def answers_to_testlets(persons: int) -> dict[str, Any]:
     return {"P": persons, "I": testlets.size, "L": 5, "l": testlets + 1, "y": y}
 
 
+def of_quantiles(groups: int) -> dict[str, Any]:
+    """Twelve values in a group, with skewed noise."""
+    rng, group = np.random.default_rng(17), np.repeat(np.arange(groups), 12)
+    x = rng.normal(size=group.size)
+    y = 1.0 + 0.5 * x + rng.normal(size=groups)[group] + rng.gumbel(size=group.size)
+    return {"J": groups, "N": group.size, "g": group + 1, "x": x, "y": y}
+
+
+def of_sparse(n: int) -> dict[str, Any]:
+    """Forty covariates, five of which matter."""
+    rng = np.random.default_rng(18)
+    X, b = rng.normal(size=(n, 40)), np.append([2.0, -1.5, 1.0, 0.6, 0.3], np.zeros(35))
+    return {"N": n, "K": 40, "X": X, "y": X @ b + rng.normal(size=n)}
+
+
 def choices_of_groups(groups: int) -> dict[str, Any]:
     """Five choices in a group, about, of a few that are much alike."""
     rng = np.random.default_rng(16)
@@ -743,6 +776,8 @@ MODELS = {
     "factorial": TailModel(FACTORIAL, factorial, 12, ("s_a", "s_b", "s_ab", "sigma")),
     "studies": TailModel(STUDIES, studies, 20, ("s", "tau")),
     "soft_sum": TailModel(SOFT_SUM, choices_of_groups, 40, ("s",)),
+    "quantiles": TailModel(QUANTILES, of_quantiles, 25, ("s", "sigma")),
+    "lasso": TailModel(LASSO, of_sparse, 120, ("s", "sigma")),
     "testlets": TailModel(TESTLETS, answers_to_testlets, 80, ("s", "s_g", "s_b")),
     "curves": TailModel(curves(2, "normal"), of_curves, 300, ("tau1", "tau2", "sigma")),
     "curve_and_groups": TailModel(

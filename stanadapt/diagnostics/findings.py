@@ -88,7 +88,7 @@ def diagnose(
     findings += _convergence(posterior, scalars, stats)
     findings += by_chain.uneven(stats, adaptation)
     if stats is not None:
-        findings += _acceptance(stats, attrs, facts)
+        findings += _acceptance(stats, attrs, facts, adaptation)
         findings += _stillness(stats)
         if sticky := missed.sticky_tails(posterior, stats):
             findings.append(sticky)
@@ -227,18 +227,24 @@ def _find_missed(
     return [finding for finding in found if finding is not None]
 
 
-def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:
+def _acceptance(
+    stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None, adaptation: xarray.Dataset | None
+) -> list[Finding]:
     target, rates = target_accept(attrs), column(stats, "acceptance_rate", np.mean)
     if facts is None or target is None or rates is None:
         return []
     acceptance = rates.mean(axis=1)
     chains = stats["chain"].values
-    distance = target - acceptance
+    aims = np.full(acceptance.shape, target)
+    if adaptation is not None and "kinks" in adaptation:
+        aims[adaptation["kinks"].values.astype(bool)] = settings_of(attrs).get("kinks_accept", target)
+    distance = aims - acceptance
     if facts.acceptance == BOTH_SIDES:
         distance = np.abs(distance)
     far = distance > ACCEPTANCE_MARGIN
     if not far.any():
         return []
+    aim = float(aims[far].max())
     shown = ", ".join(f"{acceptance[i]:.2f} in chain {chains[i]}" for i in np.flatnonzero(far))
     advice = "Warm up longer; in a funnel, reparametrise the model."
     if facts.capacity:
@@ -248,10 +254,10 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | Non
     return [
         Finding(
             "acceptance",
-            f"The acceptance rate is far from its target {target:g}: {shown}. {advice}",
+            f"The acceptance rate is far from its target {aim:g}: {shown}. {advice}",
             chains=plain_chains(chains[far]),
             numbers={
-                "target": target,
+                "target": aim,
                 "smallest": float(acceptance[far].min()),
                 "largest": float(acceptance[far].max()),
             },

@@ -49,6 +49,8 @@ class Lesson(NamedTuple):
     searches: int = 0  # looks for a field that all chains have had together,
     field_gradients: float = 0.0  # and the gradients that these took
     refused: np.ndarray = NOTHING_REFUSED  # (k,) questions that need not be asked again
+    kinks: bool = False  # whether kinks are why steps are short,
+    kink_gradients: float = 0.0  # and the gradients that the look for them took
 
 
 @kernel

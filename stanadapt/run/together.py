@@ -79,7 +79,7 @@ def teach(
             if taught.lesson is not None:
                 lesson = taught.lesson
                 if chain:  # one Hessian will do for all chains, and one of them counts what a search took
-                    lesson = lesson._replace(wanted=False, field_gradients=0.0)
+                    lesson = lesson._replace(wanted=False, field_gradients=0.0, kink_gradients=0.0)
                 with np.errstate(all="ignore"):
                     value.state = own.take_lesson(lesson, value.state, job.settings, model.target())
                 value.transport = lesson.transport

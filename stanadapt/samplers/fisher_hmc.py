@@ -32,7 +32,8 @@ probability min(1, e^-dH). The reasons for these choices:
    T/2h = 3, and their number is drawn between T/h and the largest. After warm-up h is taken times
    (d/16)^(1/4) here if d > 16, since steps become shorter in many dimensions whatever the scales are. If T/h
    is more than three, most rejections happen where the curvature is largest. The chain could get stuck
-   there, so h aims at `careful_accept`.
+   there, so h aims at `careful_accept`. If kinks of the density are the reason, they happen everywhere alike:
+   h aims at `kinks_accept`, and trajectories are not made longer (numerics/kinks.py).
 4. The first metric comes from the Hessian at the start, where the climb has ended (2 d gradients), up to
    d = 100. In more dimensions it does so only if the Hessian is far from a diagonal, and draws choose the
    form of A (metric_choice.py).
@@ -100,6 +101,7 @@ class Settings(NamedTuple):
     jitter: Annotated[float, Limit(0.0, 0.99), "share by which step sizes vary at random"] = 0.1
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.8
     careful_accept: Annotated[float, PROBABILITY, "the same for trajectories of more than three steps"] = 0.9
+    kinks_accept: Annotated[float, PROBABILITY, "the same for these where the gradient jumps"] = 0.75
     max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 256
     metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 100, then by evidence"] = "auto"
     curvature: Annotated[bool, "whether the first metric comes from the Hessian"] = True
@@ -142,6 +144,8 @@ class State(NamedTuple):
     field_gradients: float  # and the gradients that this took
     refused: np.ndarray  # (k,) int64, questions on laws that have been answered, see numerics/windows.py
     step_before: float  # step size when the field was found, or 0
+    kinks: bool  # whether kinks are why steps are short,
+    kink_gradients: float  # and the gradients that looks for them took
 
 
 def n_matrices(settings: Any) -> int:
@@ -163,7 +167,7 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
     windows = empty_windows(d)
     groups = np.zeros(0 if settings.transport == OFF else d, np.int64)
-    learnt = (False, no_transport(), groups, 0, 0.0, np.zeros(0, np.int64), 0.0)
+    learnt = (False, no_transport(), groups, 0, 0.0, np.zeros(0, np.int64), 0.0, False, 0.0)
     return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, *learnt)
 
 
@@ -242,7 +246,7 @@ def _iterate(
         if adapting and not 0 < lost < LOST:
             aim = settings.target_accept
             if SHORT * h < settings.trajectory:
-                aim = max(aim, settings.careful_accept)
+                aim = settings.kinks_accept if state.kinks else max(aim, settings.careful_accept)
             search, h = average_step_size(search, info.accept_prob, aim, settings.trajectory)
         if adapting:
             put(state.windows, state.windows.seen + i, target.transport, state.x, state.score)
@@ -258,8 +262,9 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    """A in z, or only its diagonal if d is too large to show a matrix; and what searches for fields took."""
-    taken = {"field_gradients": np.array(state.field_gradients)}
+    """A in z, or only its diagonal if d is too large to show a matrix; kinks; and what all looks took."""
+    of_looks = np.array(state.field_gradients + state.kink_gradients)
+    taken = {"field_gradients": of_looks, "kinks": np.array(state.kinks)}
     if state.x.size <= LARGEST_SHOWN:
         return taken | {"preconditioner": as_matrix(state.metric)}
     return taken | {"preconditioner_diagonal": diagonal(state.metric)}

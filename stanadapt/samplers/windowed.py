@@ -22,6 +22,7 @@ from ..numerics.field_search import (
     seeks_effects,
     seeks_field,
 )
+from ..numerics.kinks import IN_VAIN, SHARE, SHORT, has_kinks
 from ..numerics.metric import Metric, as_matrix, diagonal
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
@@ -127,6 +128,7 @@ def _learn(stage: str, state: Any, settings: Any) -> Lesson:
 
 def take_lesson(lesson: Lesson, state: Any, settings: Any, target: Any = None) -> Any:
     """The state at the beginning of a window, with what has been learned; a new field asks for the target."""
+    state = state._replace(kinks=state.kinks or lesson.kinks)
     taken = state._replace(
         search=dual_averaging(state.step_size),
         most=_next_most(state, settings),
@@ -136,6 +138,7 @@ def take_lesson(lesson: Lesson, state: Any, settings: Any, target: Any = None) -
         steady=lesson.steady,
         searches=state.searches + lesson.searches,
         field_gradients=state.field_gradients + lesson.field_gradients,
+        kink_gradients=state.kink_gradients + lesson.kink_gradients,
         refused=lesson.refused,
     )
     if lesson.has_new_field:
@@ -155,7 +158,7 @@ def learn_together(stage: str, states: Sequence[Any], settings: Any) -> Lesson |
 
 
 def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Lesson, settings: Any) -> Lesson:
-    """Look for a latent field, as `explore` does, once for all chains that are about to take a lesson.
+    """Look for kinks and a latent field, as `explore` does, once for all chains about to take a lesson.
 
     The search begins at the state with the median log density, because the highest one may stand in the neck
     of a funnel; and another search at the state above. All chains move to the field, or none does. The first
@@ -163,7 +166,11 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     """
     windows = joint_windows([state.windows for state in states])
     points, scores = windows.points[windows.before :], windows.scores[windows.before :]
-    paces = [_next_pace(state, settings) for state in states]
+    looked = _look_for_kinks(target, states[0]._replace(windows=windows), settings)
+    lesson = lesson._replace(
+        kinks=looked.kinks, kink_gradients=looked.kink_gradients - states[0].kink_gradients
+    )
+    paces = [_next_pace(state._replace(kinks=looked.kinks), settings) for state in states]
     state = states[0]._replace(transport=lesson.transport)
     pace = float(np.mean(paces))
     if stage == LAST or not _seeks(state, len(points), pace, windows.before):
@@ -175,16 +182,21 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     lesson = lesson._replace(searches=found.searches, field_gradients=found.gradients)
     if found.metric is None or not all(_is_finite(_move_to_field(state, found.rows)) for state in states):
         return lesson
-    return Lesson(found.rows, found.metric, False, False, True, found.searches, found.gradients)
+    return lesson._replace(
+        transport=found.rows, metric=found.metric, steady=False, wanted=False, has_new_field=True
+    )
 
 
 def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
-    """Look for a latent field, if trajectories are long, and move to its coordinates.
+    """Look for kinks and for a latent field, if trajectories are long, and move to the field's coordinates.
 
-    numerics/field_search.py says when, and what it costs. This comes before other laws are learned, which
-    takes longer, and which a field makes needless.
+    numerics/kinks.py and numerics/field_search.py say when, and what it costs. This comes before other laws
+    are learned, which takes longer, and which a field makes needless.
     """
-    if stage == LAST or settings.pooled:
+    if settings.pooled:
+        return state
+    state = _look_for_kinks(target, state, settings)
+    if stage == LAST:
         return state
     windows, pace = state.windows, _next_pace(state, settings)
     points = windows.points[windows.before : windows.seen]
@@ -203,6 +215,16 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     # A field that is given up later is not looked for again.
     moved = _move_to_field(state, found.rows)._replace(metric=found.metric, searches=NO_MORE)
     return _draw_in(target, moved) if _is_finite(moved) else state
+
+
+def _look_for_kinks(target: Any, state: Any, settings: Any) -> Any:
+    """The state, which knows whether kinks are why its steps are short."""
+    windows, h, length = state.windows, state.step_size, settings.trajectory
+    points = windows.points[windows.before : windows.seen]
+    if state.kinks or SHORT * h > length or SHARE * len(points) * _pace(state, settings) < IN_VAIN:
+        return state
+    found, gradients = has_kinks(target, points, h, length)
+    return state._replace(kinks=found, kink_gradients=state.kink_gradients + gradients)
 
 
 def _seeks(state: Any, draws: int, pace: float, before: int) -> bool:
@@ -287,17 +309,23 @@ def _next_most(state: Any, settings: Any) -> int:
     """The largest number of steps of a trajectory in the next window.
 
     Each window doubles it. But beyond `MANY` steps longer trajectories must be needed: where steps are short
-    for another reason than scales that differ, such as kinks, draws are nearly independent already.
+    for another reason than scales that differ, draws are nearly independent already. Where kinks are this
+    reason, this holds for all trajectories that are longer than those of a Gaussian.
     """
     more: int = min(2 * state.most, settings.max_steps)
     last = state.windows.points[state.windows.before : state.windows.seen]
-    if state.most < MANY or not len(last):
+    enough = min(MANY, int(np.ceil(settings.trajectory / state.step_size))) if state.kinks else MANY
+    if state.most < enough or not len(last):
         return more
-    fewer = max(state.most // 2, MANY)
+    fewer = max(state.most // 2, enough)
     longest, shortest = (trajectory_steps(settings, state.step_size, most) for most in (more, fewer))
     if longest == shortest:
         return more
-    slowest = _slowest(last) - 1.0 / np.sqrt(len(last))  # less an error, as the largest of many
+    slowest, (n, d) = _slowest(last), last.shape
+    if state.kinks:  # less what the largest of d may be by chance; and of draws that are not the one before
+        slowest = 1.0 - (1.0 - slowest + np.sqrt(2.0 * np.log(d) / n)) / settings.kinks_accept
+    else:
+        slowest -= 1.0 / np.sqrt(n)  # an error, as the largest of many
     if slowest > SLOW[1]:
         return more
     return int(state.most) if slowest > SLOW[0] else fewer
