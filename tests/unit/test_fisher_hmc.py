@@ -331,7 +331,8 @@ def test_trajectories_become_long_while_draws_need_it(
     for i in range(1, 2 * n):
         noise[i, 2] = correlation * noise[i - 1, 2] + np.sqrt(1.0 - correlation**2) * noise[i, 2]
     noise[:n, 2] = np.arange(n)  # the window before was on its way
-    state = SimpleNamespace(most=most, step_size=step_size, windows=Windows(noise, noise, 2 * n, n))
+    windows = Windows(noise, noise, 2 * n, n)
+    state = SimpleNamespace(most=most, step_size=step_size, windows=windows, kinks=False)
     assert _next_most(state, resolve("fisher_hmc", {})[1]) == expected
     state.most = 40
     assert _next_most(state, resolve("fisher_hmc", {"max_steps": 50})[1]) == 50
