@@ -1809,8 +1809,8 @@ MUTATIONS = [
     ),
     Mutation(
         "numerics/kinks.py",
-        "_HALVINGS = 12",
-        "_HALVINGS = 0",
+        "if changes[-1] > _LEFT * changes[-1 - _LAST] else 0.0",
+        "",
         unit("test_kinks", "test_where_there_is_none_that_matters_none_is_seen"),
     ),
     Mutation(
@@ -1848,6 +1848,48 @@ MUTATIONS = [
         'settings_of(attrs).get("kinks_accept", target)',
         "target",
         unit("test_kinks", "test_a_rate_under_the_one_for_kinks_is_told"),
+    ),
+    Mutation(
+        "transport/direction.py",
+        "np.log(power) + (after - k) * (power - 1.0) * log_length",
+        "(after - k) * (power - 1.0) * log_length",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "transport/direction.py",
+        "(after - k) * (power - 1.0) / length",
+        "(power - 1.0) / length",
+        unit("test_transport_laws", "test_scores_are_the_gradient_of_the_density_there"),
+    ),
+    Mutation(
+        "transport/direction.py",
+        "return bool((np.abs(along + lengths) <= _EXACT * lengths).all())",
+        "return bool((np.abs(along + lengths) <= _EXACT * lengths).any())",
+        unit("test_directions", "test_one_score_that_is_off_refuses_a_vector"),
+    ),
+    Mutation(
+        "transport/direction.py",
+        "return bool(1.0 - resultant < 0.5 * limit * (x.shape[1] - 1))",
+        "return True",
+        unit("test_directions", "test_normal_coordinates_that_no_data_are_about_are_no_direction"),
+    ),
+    Mutation(
+        "transport/learning.py",
+        "    if direction.learn_directions(points, scores, variables):\n        return False\n",
+        "",
+        unit("test_directions", "test_a_vector_alone_ends_no_warm_up_before_it_has_its_law"),
+    ),
+    Mutation(
+        "transport/direction.py",
+        "_CLOSE, _CLOSE_TO_STAY = 0.08, 0.2",
+        "_CLOSE, _CLOSE_TO_STAY = 0.08, 0.08",
+        unit("test_directions", "test_directions_must_be_close_together"),
+    ),
+    Mutation(
+        "transport/fields/field_learning.py",
+        "return None if precision.dense else otherwise()",
+        "return None",
+        unit("test_directions", "test_a_walk_beside_a_direction_has_a_field_alone"),
     ),
 ]
 

@@ -603,6 +603,15 @@ model {
 }
 """
 
+BEARINGS = """
+data { int J; int n; matrix[n, J] y; }
+parameters { array[J] unit_vector[2] m; real<lower=0> k; }
+model {
+  k ~ gamma(2, 0.1);
+  for (j in 1:J) y[, j] ~ von_mises(atan2(m[j, 2], m[j, 1]), k);
+}
+"""
+
 LASSO = """
 data { int N; int K; matrix[N, K] X; vector[N] y; }
 parameters { real a; vector[K] b; real<lower=0> s; real<lower=0> sigma; }
@@ -717,6 +726,13 @@ def of_quantiles(groups: int) -> dict[str, Any]:
     return {"J": groups, "N": group.size, "g": group + 1, "x": x, "y": y}
 
 
+def of_animals(number: int) -> dict[str, Any]:
+    """Eight bearings of each animal, around its own direction."""
+    rng = np.random.default_rng(19)
+    y = rng.vonmises(rng.uniform(-np.pi, np.pi, number), 6.0, (8, number))
+    return {"J": number, "n": len(y), "y": y}
+
+
 def of_sparse(n: int) -> dict[str, Any]:
     """Forty covariates, five of which matter."""
     rng = np.random.default_rng(18)
@@ -777,6 +793,7 @@ MODELS = {
     "studies": TailModel(STUDIES, studies, 20, ("s", "tau")),
     "soft_sum": TailModel(SOFT_SUM, choices_of_groups, 40, ("s",)),
     "quantiles": TailModel(QUANTILES, of_quantiles, 25, ("s", "sigma")),
+    "bearings": TailModel(BEARINGS, of_animals, 20, ("k",)),
     "lasso": TailModel(LASSO, of_sparse, 120, ("s", "sigma")),
     "testlets": TailModel(TESTLETS, answers_to_testlets, 80, ("s", "s_g", "s_b")),
     "curves": TailModel(curves(2, "normal"), of_curves, 300, ("tau1", "tau2", "sigma")),

@@ -134,6 +134,7 @@ def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[tuple[str, int]
         ("tail_rate", 0, "the heavy tails of {}"),
         ("scale_head", -1, "what rules the scale of {}"),
         ("ridge_parent", -1, "the ridge that {} is on"),
+        ("direction_power", 0, "the direction of {}"),
     ):
         if name not in adaptation.data_vars or adaptation[name].dims != ("chain", "unconstrained"):
             continue

@@ -26,7 +26,9 @@ SHORT = 3.0  # a chain looks for kinks if a trajectory of length T has at least 
 _PIECES = 16
 _BESIDE = 1e-6  # the step of derivatives, as a share of the line
 _ROUGH = 0.1  # there are no kinks that matter if less than this share of the changes is left for jumps
-_HALVINGS = 12  # of a piece
+# A change that has not fallen in the last halvings, in each of which a smooth one falls to a half, is a jump.
+# In the neck of a funnel a smooth change may be very large and still fall.
+_HALVINGS, _LAST, _LEFT = 14, 4, 0.5
 # The standard deviation of the error of energy that a step h makes where the slope jumps by J, over h J: a
 # leapfrog step crosses it anywhere, which gives 1 / sqrt(12), and h is two of them.
 _ERROR = 0.5 / np.sqrt(12.0)
@@ -85,11 +87,8 @@ class _Line:
         return float((rest * np.minimum(rest, jump)).sum())
 
     def _jump(self, places: np.ndarray, slopes: np.ndarray) -> float:
-        """The jump of the slope between two places, to which halves that change most lead.
-
-        Of a smooth slope next to nothing is left.
-        """
-        (low, high), (from_, to) = places, slopes
+        """The jump of the slope between two places, or 0: where halves that change most lead to."""
+        (low, high), (from_, to), changes = places, slopes, []
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             slope = self.slope(middle)
@@ -97,4 +96,5 @@ class _Line:
                 high, to = middle, slope
             else:
                 low, from_ = middle, slope
-        return float(abs(to - from_))
+            changes.append(abs(to - from_))
+        return float(changes[-1]) if changes[-1] > _LEFT * changes[-1 - _LAST] else 0.0

@@ -63,6 +63,10 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         bent = [name for name, bend in zip(names, learnt["bend"], strict=True) if np.sign(bend) == side]
         if bent:
             sentences.append(f"the long {place} tail of {_list(bent)} made normal")
+    powers = learnt.get("direction_power", np.zeros(len(names)))
+    directions = [name for name, power in zip(names, powers, strict=True) if power > 0.0]
+    if directions:
+        sentences.append(f"{_list(_with_counts(Counter(map(variable_of, directions))))} as directions")
     return [*sentences, *_ridges(learnt, names), *_field(learnt, names)]
 
 

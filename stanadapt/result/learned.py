@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
 _MOST_DRAWS = 2_000
 # Where coordinates are the program's own.
-_UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1, "error_scale": -1, "ridge_terms": 0}
+_UNMOVED = {
+    "tail_rate": 0.0,
+    "bend": 0.0,
+    "scale_head": -1,
+    "error_scale": -1,
+    "ridge_terms": 0,
+    "direction_power": 0.0,
+}
 _ALLOWED = (
     "an earlier InferenceData of stanadapt.sample, the path of its netCDF file, a cmdstanpy.CmdStanMCMC, or "
     "Stan CSV files"

@@ -8,6 +8,7 @@ T is triangular: a coordinate is moved before others depend on it, so that its l
 row of the table (map_table.py) belongs to a law, and the functions here hand it to that law's file:
 
     law        file        what it makes normal
+    DIRECTION  direction.py   a vector of which the direction alone matters
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
     ERROR_SCALE   error_scale.py   coordinates that observations with errors of an unknown scale determine
@@ -28,10 +29,23 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, effects, error_scale, field, field_table, group, innovations, ridge, tail, weights
+from . import (
+    bend,
+    direction,
+    effects,
+    error_scale,
+    field,
+    field_table,
+    group,
+    innovations,
+    ridge,
+    tail,
+    weights,
+)
 from .map_table import (
     BEND,
     COLUMNS,
+    DIRECTION,
     EFFECTS,
     ERROR_SCALE,
     KIND,
@@ -53,7 +67,7 @@ from .map_table import (
 )
 
 # In the order in which a map has their rows; exact ridges are after groups.
-LAWS = tail, bend, error_scale, ridge, group
+LAWS = direction, tail, bend, error_scale, ridge, group
 
 
 @kernel(ordered=True, counted=False)
@@ -102,10 +116,13 @@ def n_kept(table: Any, d: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def _end_of_inner(table: Any, first: Any) -> Any:
-    """The row after the inner ones, which begin with `first`: tails, bends and scales of errors."""
+    """The row after the inner ones, from `first` on: directions, tails, bends and scales of errors."""
     k = first
     while k < len(table) and (
-        table[k, KIND] == TAIL or table[k, KIND] == BEND or table[k, KIND] == ERROR_SCALE
+        table[k, KIND] == TAIL
+        or table[k, KIND] == BEND
+        or table[k, KIND] == ERROR_SCALE
+        or table[k, KIND] == DIRECTION
     ):
         k += 1
     return k
@@ -126,6 +143,8 @@ def _inner_into_x(table: Any, first: Any, inner: Any, z: Any, x: Any) -> Any:
             log_det, k = tail.into_x(table, k, z, x, log_det)
         elif table[k, KIND] == BEND:
             log_det, k = bend.into_x(table, k, z, x, log_det)
+        elif table[k, KIND] == DIRECTION:
+            log_det, k = direction.into_x(table, k, z, x, log_det)
         else:
             log_det, k = error_scale.into_x(table, k, z, x, log_det)
     return log_det
@@ -174,7 +193,10 @@ def _undo_rows(table: Any, first: Any, x: Any, z: Any) -> None:
         k = error_scale.into_z(table, k, z, z)
     k = first
     while k < alone:
-        k = tail.into_z(table, k, z, z) if table[k, KIND] == TAIL else bend.into_z(table, k, z, z)
+        if table[k, KIND] == DIRECTION:
+            k = direction.into_z(table, k, z, z)
+        else:
+            k = tail.into_z(table, k, z, z) if table[k, KIND] == TAIL else bend.into_z(table, k, z, z)
 
 
 @kernel(ordered=True, late=True)
@@ -243,6 +265,8 @@ def _pull_back_through(
             end = tail.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == BEND:
             end = bend.pull_back(table, end, z, x, score)
+        elif table[end - 1, KIND] == DIRECTION:
+            end = direction.pull_back(table, end, z, x, score)
         else:
             end = error_scale.pull_back(table, end, z, scaled, score)
 
@@ -365,6 +389,8 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k = tail.score_in_x(table, k, z, u, found)
         elif table[k, KIND] == BEND:
             k = bend.score_in_x(table, k, z, u, found)
+        elif table[k, KIND] == DIRECTION:
+            k = direction.score_in_x(table, k, z, u, found)
         else:
             k = error_scale.score_in_x(table, k, z, scaled, found)
     while k < len(table):

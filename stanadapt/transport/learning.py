@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bend, error_scale, group, ridge, tail
+from . import bend, direction, error_scale, group, ridge, tail
 from . import field_table as fields
 from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, coordinates_of, rows_into_x, transport_draws
@@ -35,6 +35,7 @@ from .grouping.choice import MARGIN, exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, scale_candidates, slope_gains
 from .grouping.exact_laws import CERTAIN, question_of_more, spread_scales
 from .map_table import (
+    DIRECTION,
     ERROR_SCALE,
     KIND,
     LOCATION,
@@ -102,6 +103,13 @@ def learn_transport(
     new = new and (points.shape[1] < LARGE or len(points) >= DRAWS_IF_LARGE)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
+    directions, table = _rows_of(direction, table), table[table[:, KIND] != DIRECTION]
+    directions = direction.learn(
+        directions, Training(points, scores, variables, before, new, np.zeros(0, np.int64), refused)
+    )
+    if len(directions):
+        seen = points, scores, variables, before
+        return _learn_beside_directions(table, directions, *seen, new=new, refused=refused)
     inner, outer = _split_ridges(table)
     groups = _rows_of(group, inner)
     known = _coordinates(groups) if question_of_more(groups) in refused else np.zeros(0, np.int64)
@@ -220,6 +228,28 @@ def _learn_beside_field(
     return np.concatenate((field, learned[~outer], widths, learned[outer]))
 
 
+def _learn_beside_directions(
+    table: np.ndarray,
+    directions: np.ndarray,
+    points: np.ndarray,
+    scores: np.ndarray,
+    variables: np.ndarray,
+    before: int,
+    *,
+    new: bool,
+    refused: set[int],
+) -> np.ndarray:
+    """The next map where there are directions: laws for the other coordinates, which know nothing of them."""
+    moved = _coordinates(directions)
+    others = np.setdiff1d(np.arange(points.shape[1]), moved)
+    if not others.size:
+        return directions
+    rows = _renumber(_without(table, moved), others, into=True)
+    seen = points[:, others], scores[:, others], variables[others], before
+    learned = _renumber(learn_transport(rows, *seen, new=new, refused=refused), others, into=False)
+    return np.concatenate((directions, learned))
+
+
 def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarray:
     """Rows of a map of the coordinates `others`, from their numbers to their places in it or back."""
     if not len(table):
@@ -274,7 +304,9 @@ def is_straight(
     scores wholly is asked for; `refused` as in `learn_transport`.
     """
     latents, rows = fields.split(table)
-    if len(latents) or (rows[:, KIND] == RIDGE).any():
+    if len(latents) or np.isin(rows[:, KIND], (RIDGE, DIRECTION)).any():
+        return False
+    if direction.learn_directions(points, scores, variables):
         return False
     of_errors, others = _rows_of(error_scale, rows), without_error_scales(rows)
     moved = _coordinates(_rows_of(group, others))

@@ -1,8 +1,8 @@
 """The form in which kernels hold a map of coordinates: a table (r, 19) of numbers.
 
 To pass one array on costs a kernel nothing; seven arrays cost a tenth of a gradient. A row moves one
-coordinate. The rows of a group, and of coordinates with the scale of an error, follow each other, and the
-first of them holds their number:
+coordinate. The rows of a group, of coordinates with the scale of an error, and of a direction follow each
+other, and the first of them holds their number:
 
     symbol        column           meaning
                   KIND             the law: TAIL, BEND, and for groups CENTRED (beta > 0) and NOT_CENTRED
@@ -26,6 +26,7 @@ first of them holds their number:
     a, b          PARENT_A, PARENT_B       of a term of a ridge, in the columns of SCALE and SECOND
     m_a, m_b, q   CENTER_A, CENTER_B, STRENGTH    of a term, in those of DATA, OFFSET and UNIT
     r_a, r_b      REACH, REACH_B   of a term, in those of THRESHOLD and SLOPE
+    p             LENGTH_POWER     of a direction, in the column of UNIT
 
 A field (field.py) has the first rows, after those of the innovations of a series if it has any
 (innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
@@ -33,7 +34,8 @@ rows that hold numbers in all columns. MORE is 1 if a field of other latents fol
 bends may belong to these. Before a field, or in place of it, there may be effects (effects.py), with a header
 and such rows for each factor; or weights (weights.py) in its place.
 
-tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py, effects.py and weights.py explain the symbols.
+direction.py, tail.py, bend.py, error_scale.py, ridge.py, group.py, field.py, effects.py and weights.py
+explain the symbols.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ CENTER, RATE = DATA, UNIT
 ERROR_MIDDLE = PART_BETA  # a group with an error has no parts
 KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, THRESHOLD
 FLOOR = SLOPE
+LENGTH_POWER = UNIT
 PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, SLOPE
 # Of a field.
 N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)
@@ -63,7 +66,7 @@ N_EFFECTS, N_COEFFICIENTS, IS_CENTRED, N_CHANGING, N_TIES, TURN, POWER, OWN_ROWS
 BOUNDED = 13
 # Of weights, beside N_LATENTS, N_COEFFICIENTS and N_GRADIENTS.
 N_CURVES, N_POINTS = 3, 4
-TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0  # kinds
+DIRECTION, TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE = -2.0, 0.0, 1.0, -1.0, 2.0, 3.0, 4.0  # kinds
 INNOVATIONS, ERROR_SCALE, EFFECTS, WEIGHTS = 5.0, 6.0, 7.0, 8.0
 
 

@@ -31,6 +31,8 @@ WITHOUT = {
     "heavy tails": (25, "x ~ student_t(1, 0, 1);"),
     # bends that are narrower than a piece of a line: |x|, smoothed
     "narrow bend": (25, "x ~ std_normal(); target += -3 * sum(sqrt(square(x) + square(1e-3)));"),
+    # a smooth change that is large wherever it is looked at
+    "steep bend": (25, "x ~ std_normal(); target += -1e6 * sum(sqrt(square(x) + square(1e-4)));"),
     "funnel": (9, "x[1] ~ normal(0, 3); x[2:9] ~ normal(0, exp(0.5 * x[1]));"),
     "one of many": (100, "x ~ std_normal(); x[1] ~ double_exponential(0, 1);"),
     "a small one": (25, "x ~ std_normal(); target += -0.02 * abs(x[1]);"),

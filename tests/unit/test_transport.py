@@ -22,6 +22,7 @@ from stanadapt.transport.composition import (
     score_in_x,
     transport_draws,
 )
+from stanadapt.transport.direction import Direction, direction_rows
 from stanadapt.transport.grouping.groups import Group, group_rows, groups_of, same_law
 from stanadapt.transport.map_table import LOCATION, SCALE, is_of_group, no_transport
 from stanadapt.transport.ridge import ridge_rows
@@ -76,6 +77,14 @@ MAPS = {
     "no": no_transport(),
     "tails": TAILS,
     "bends": BENDS,
+    "directions": direction_rows([Direction(np.array([3, 5, 8]), 3.0), Direction(np.array([1, 2]), 4.0)]),
+    "a direction beneath tails and a group": np.concatenate(
+        (
+            direction_rows([Direction(np.array([7, 8]), 2.0)]),
+            TAILS,
+            table(group(28, [3, 4, 5, 6], [0], 1.0, -1, 1)),
+        )
+    ),
     "centred": table(group(1, [3, 4, 5, 6], [0], 1.0, -1, 1)),
     "centred, with a bent scale and location": np.concatenate(
         (BENDS, table(group(1, [3, 4, 5, 6], [0], 1.0, -1, 1)))

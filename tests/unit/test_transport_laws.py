@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stanadapt.transport import _law_skeleton, bend, composition, error_scale, group, ridge, tail
+from stanadapt.transport import _law_skeleton, bend, composition, direction, error_scale, group, ridge, tail
 from stanadapt.transport.map_table import KIND, OWN
 from stanadapt.transport.training import Training
 
@@ -42,6 +42,17 @@ def funnel(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return np.hstack((u, np.exp(u) * w)), np.hstack((score_u, -np.exp(-u) * w))
 
 
+def cone(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A number, and a unit vector of three coordinates that is near (1, 2, 2) / 3."""
+    u, pole = rng.normal(size=(N, 1)), np.array([1.0, 2.0, 2.0]) / 3.0
+    directions = pole + 0.1 * rng.normal(size=(N, 3))
+    directions /= np.sqrt(np.square(directions).sum(axis=1, keepdims=True))
+    x = directions * np.sqrt(rng.chisquare(3.0, size=(N, 1)))
+    lengths = np.sqrt(np.square(x).sum(axis=1, keepdims=True))
+    pull = 100.0 * (pole - (directions @ pole)[:, None] * directions) / lengths
+    return np.hstack((u, x)), np.hstack((-u, pull - x))
+
+
 def parabola(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A location of second order and noise that is Student's t, so that the law is not exact."""
     a, e = rng.normal(size=(N, 1)), 0.3 * rng.standard_t(8.0, size=(N, 1))
@@ -59,6 +70,7 @@ def regression(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 # Independent draws and scores of a target that suits the law; the first variable has one coordinate.
 CASES: dict[ModuleType, Draw] = {
     _law_skeleton: shifted,
+    direction: cone,
     tail: heavy,
     bend: skew,
     error_scale: regression,

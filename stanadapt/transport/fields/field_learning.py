@@ -377,7 +377,8 @@ def _learn(
 
     Its heads may depend on others, if they are not `alone`, which their own law does not know. If latents may
     also have several laws, or are not the `whole` of what has one, scales of few of them are no heads. What
-    `otherwise` learns takes its place if the precision is sparse, but latents are far from normal.
+    `otherwise` learns takes its place if the precision is sparse, but latents are far from normal, or have no
+    mode, as where a unit vector is among them.
     """
     for _ in range(MOST_LOOKS):
         coupling = couple(density, x, variables) if coupling is None else coupling
@@ -404,7 +405,9 @@ def _learn(
     else:
         return None
     heads = precision.heads
-    if place is None or (not precision.dense and place.mode.factor.lower.nnz > MOST_ENTRIES * x.size):
+    if place is None:
+        return None if precision.dense else otherwise()
+    if not precision.dense and place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
         return None
     none = Learned(no_transport(), np.ones(x.size), np.zeros((0, x.size)), np.zeros(0))
     if how_far_from_normal(precision, place.mode) > NOT_NORMAL:
