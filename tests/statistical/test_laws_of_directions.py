@@ -38,7 +38,7 @@ model {{
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
 @pytest.mark.parametrize("n", [2, 3])
 def test_angles_and_their_concentration_have_their_law(n: int, seed: int) -> None:
-    """A wrong determinant, which draws angles to where lengths are short; a tip that is cut off."""
+    """A law in which angles depend on lengths; a tip that is cut off, where concentrations are small."""
     data = {"n": n, "poles": POLES[:, :n]}
     posterior, adaptation, findings = run(PROGRAM, data, seed=seed, draws=2_000)
     assert (adaptation["direction_power"].values[:, : 2 * n] > 1.0).all()
