@@ -104,12 +104,12 @@ def learn_transport(
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
     directions, table = _rows_of(direction, table), table[table[:, KIND] != DIRECTION]
-    directions = direction.learn(
-        directions, Training(points, scores, variables, before, new, np.zeros(0, np.int64), refused)
-    )
-    if len(directions):
-        seen = points, scores, variables, before
-        return _learn_beside_directions(table, directions, *seen, new=new, refused=refused)
+    training = Training(points, scores, variables, before, new, np.zeros(0, np.int64), refused)
+    directions = direction.learn(directions, training)
+    if len(directions):  # other laws know nothing of them
+        moved = _coordinates(directions)
+        others = np.setdiff1d(np.arange(points.shape[1]), moved)
+        return np.concatenate((directions, _learn_among(others, _without(table, moved), training)))
     inner, outer = _split_ridges(table)
     groups = _rows_of(group, inner)
     known = _coordinates(groups) if question_of_more(groups) in refused else np.zeros(0, np.int64)
@@ -220,34 +220,21 @@ def _learn_beside_field(
     widths, table = table[own], table[~own]
     kept = np.concatenate((fields.moved_by(field), coordinates_of(widths)))
     others = np.setdiff1d(np.arange(points.shape[1]), kept)
-    seen = z[:, others], score_z[:, others], variables[others], before
-    rows = _renumber(table, others, into=True)
-    learned = _renumber(learn_transport(rows, *seen, new=new, refused=refused), others, into=False)
+    training = Training(z, score_z, variables, before, new, kept, refused)
+    learned = _learn_among(others, table, training)
     refused.discard(NONE_EXACT)  # another field has other coordinates, whose scores are to be asked again
     outer = depends(learned) & (learned[:, KIND] != ERROR_SCALE)
     return np.concatenate((field, learned[~outer], widths, learned[outer]))
 
 
-def _learn_beside_directions(
-    table: np.ndarray,
-    directions: np.ndarray,
-    points: np.ndarray,
-    scores: np.ndarray,
-    variables: np.ndarray,
-    before: int,
-    *,
-    new: bool,
-    refused: set[int],
-) -> np.ndarray:
-    """The next map where there are directions: laws for the other coordinates, which know nothing of them."""
-    moved = _coordinates(directions)
-    others = np.setdiff1d(np.arange(points.shape[1]), moved)
+def _learn_among(others: np.ndarray, table: np.ndarray, training: Training) -> np.ndarray:
+    """The rows that laws of the coordinates `others` have next, where no law knows the rest."""
     if not others.size:
-        return directions
-    rows = _renumber(_without(table, moved), others, into=True)
-    seen = points[:, others], scores[:, others], variables[others], before
-    learned = _renumber(learn_transport(rows, *seen, new=new, refused=refused), others, into=False)
-    return np.concatenate((directions, learned))
+        return table[:0]
+    seen = training.points[:, others], training.scores[:, others], training.variables[others], training.before
+    rows = _renumber(table, others, into=True)
+    learned = learn_transport(rows, *seen, new=training.new, refused=training.refused)
+    return _renumber(learned, others, into=False)
 
 
 def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarray:
