@@ -1525,7 +1525,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/error_scale.py",
-        "or not 0.0 <= part[0, FLOOR] < 1.0",
+        "        and bool(np.all((floors >= 0.0) & (floors < 1.0)))\n",
         "",
         unit("test_error_scale", "test_a_part_that_is_no_share_is_refused"),
     ),

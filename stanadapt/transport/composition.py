@@ -193,10 +193,12 @@ def _undo_rows(table: Any, first: Any, x: Any, z: Any) -> None:
         k = error_scale.into_z(table, k, z, z)
     k = first
     while k < alone:
-        if table[k, KIND] == DIRECTION:
-            k = direction.into_z(table, k, z, z)
+        if table[k, KIND] == TAIL:
+            k = tail.into_z(table, k, z, z)
+        elif table[k, KIND] == BEND:
+            k = bend.into_z(table, k, z, z)
         else:
-            k = tail.into_z(table, k, z, z) if table[k, KIND] == TAIL else bend.into_z(table, k, z, z)
+            k = direction.into_z(table, k, z, z)
 
 
 @kernel(ordered=True, late=True)

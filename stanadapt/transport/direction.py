@@ -27,7 +27,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..kinds import Integer, Real
-from .map_table import COLUMNS, DIRECTION, KIND, LENGTH_POWER, OWN, ROWS, are_coordinates, first_row
+from .map_table import COLUMNS, DIRECTION, KIND, LENGTH_POWER, OWN, ROWS, are_blocks, first_row
 from .shape import LEAST
 from .training import Training
 
@@ -38,8 +38,8 @@ _EXACT = 1e-7  # of |x|², that x . s may be off
 # It stays while it is as long as with the other one.
 _CLOSE, _CLOSE_TO_STAY = 0.08, 0.2
 _NARROW = 0.16  # the standard deviation of log |z| that powers aim at, where |x| has a chi law
-_LEAST_POWER, _LARGEST_POWER = 1.4, 4.0  # vectors of many coordinates have lengths that vary little
-_LARGEST = 12  # coordinates: those of more need a smaller power
+_LARGEST_POWER = 4.0
+_LARGEST = 10  # coordinates: the length of a vector of more varies little
 
 
 @kernel(ordered=True, counted=False, late=True)
@@ -120,18 +120,7 @@ def _along(table: Any, k: Any, after: Any, z: Any, score: Any) -> Any:
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether vectors have all their rows, and powers that are over 1."""
-    if not (are_coordinates(rows[:, ROWS], len(rows) + 1) and np.all(rows[:, LENGTH_POWER] > 1.0)):
-        return False
-    k = 0
-    while k < len(rows):
-        length = int(rows[k, ROWS])
-        part = rows[k : k + length]
-        if length < 2 or len(part) < length or np.any(part[1:, ROWS] > 0.0):
-            return False
-        if np.any(part[:, LENGTH_POWER] != part[0, LENGTH_POWER]):
-            return False
-        k += length
-    return True
+    return are_blocks(rows, [LENGTH_POWER], least=2) and bool(np.all(rows[:, LENGTH_POWER] > 1.0))
 
 
 class Direction(NamedTuple):
@@ -172,11 +161,10 @@ def learn_directions(
             continue
         for n in range(2, min(len(own), _LARGEST) + 1):
             if len(own) % n == 0 and _is_exact(squares[:, own], pulls[:, own], n):
-                parts = own.reshape(-1, n)
                 found += [
                     Direction(part, _power(n))
-                    for part in parts
-                    if _power(n) >= _LEAST_POWER and _is_close(points[:, part], tuple(part.tolist()) in used)
+                    for part in own.reshape(-1, n)
+                    if _is_close(points[:, part], tuple(part.tolist()) in used)
                 ]
                 break
     return found

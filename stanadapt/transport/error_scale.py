@@ -55,6 +55,7 @@ from .map_table import (
     ROWS,
     SCALE,
     SECOND,
+    are_blocks,
     are_coordinates,
     first_row,
 )
@@ -153,18 +154,12 @@ def _growth(table: Any, k: Any, x: Any) -> Any:
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether blocks have all their rows, and no coordinate is its own scale."""
-    if not (are_coordinates(rows[:, SCALE], d) and are_coordinates(rows[:, ROWS], len(rows) + 1)):
-        return False
-    k = 0
-    while k < len(rows):
-        length = int(rows[k, ROWS])
-        part = rows[k : k + length]
-        if length == 0 or len(part) < length or np.any(part[1:, ROWS] > 0.0):
-            return False
-        if np.any(part[:, _SHARED] != part[0, _SHARED]) or not 0.0 <= part[0, FLOOR] < 1.0:
-            return False
-        k += length
-    return True
+    floors = rows[:, FLOOR]
+    return (
+        are_coordinates(rows[:, SCALE], d)
+        and are_blocks(rows, _SHARED)
+        and bool(np.all((floors >= 0.0) & (floors < 1.0)))
+    )
 
 
 class ErrorScale(NamedTuple):

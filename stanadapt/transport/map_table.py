@@ -40,7 +40,7 @@ explain the symbols.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,3 +131,19 @@ def depends(table: np.ndarray) -> np.ndarray:
 def are_coordinates(values: np.ndarray, d: int, least: int = 0) -> bool:
     """Whether all values are whole numbers from `least` to d - 1."""
     return bool(np.all((values == np.floor(values)) & (values >= least) & (values < d)))
+
+
+def are_blocks(rows: np.ndarray, shared: Sequence[int], least: int = 1) -> bool:
+    """Whether rows are whole blocks of at least so many rows, each with the same in `shared` columns."""
+    if not are_coordinates(rows[:, ROWS], len(rows) + 1):
+        return False
+    k = 0
+    while k < len(rows):
+        length = int(rows[k, ROWS])
+        part = rows[k : k + length]
+        if length < least or len(part) < length or np.any(part[1:, ROWS] > 0.0):
+            return False
+        if np.any(part[:, shared] != part[0, shared]):
+            return False
+        k += length
+    return True
