@@ -89,7 +89,7 @@ class GroupingFactor(NamedTuple):
     changing: np.ndarray  # (r,) coordinates with which the precision of the data changes
     rates: np.ndarray  # (r,)
     changing_bounded: np.ndarray  # (r,) whether these are of scales with an upper bound
-    held: np.ndarray  # (J,) groups for which it does not: the axis of a sum that is held near 0
+    shares: np.ndarray  # (J,) of it that change: 1, or 0 for the axis of a sum that is held near 0
 
 
 def are_stiff(blocks: np.ndarray) -> np.ndarray:
@@ -386,8 +386,10 @@ class _EffectSpace:
             if number:
                 changing, bounded, powers, shares = self._shares(x, data, slopes, number)
                 rates = np.zeros(len(changing))
-            elif factor.held.any() and len(changing) == 1:  # shares of several would be more than 1 together
-                powers, shares, rates = -rates, np.where(factor.held, 0.0, 1.0)[None], np.zeros(1)
+            elif (
+                np.any(factor.shares < 1.0) and len(changing) == 1
+            ):  # of several, they could exceed 1 together
+                powers, shares, rates = -rates, factor.shares[None], np.zeros(1)
             alone = self._effects(x, number, law, *mean, values)
             alone = alone._replace(changing=changing, rates=rates, changing_bounded=bounded)
             middles = log_of_scales(bounded, x[changing])
@@ -435,6 +437,7 @@ class _EffectSpace:
         Scales of earlier factors, and the error of data, are parts of the variance of what the data say.
         """
         first, before = self.factors[0], [factor.roles for factor in self.factors[:number]]
+        share_of_first = float(np.median(first.shares))
         powers = {int(k): (2.0 * roles.power, roles.bounded) for roles in before for k in roles.scales}
         changing = zip(first.changing, first.rates, first.changing_bounded, strict=True)
         powers |= {int(k): (-rate, bool(bounded)) for k, rate, bounded in changing}
@@ -447,6 +450,7 @@ class _EffectSpace:
                 priors = [factor.roles.prior_of_effects(moved) for factor in self.factors]
                 away = ends[1 + int(sign)] - ends[1]
                 factor = float(np.exp(away * first.rates[first.changing == k].sum()))
+                factor = share_of_first * factor + (1.0 - share_of_first)
                 precision = self._eliminate(data, slopes, priors, factor)[number].precision
                 rest = np.diagonal(precision - priors[number], axis1=1, axis2=2) @ size
                 logs.append(np.log(np.maximum(rest, 1e-12)))

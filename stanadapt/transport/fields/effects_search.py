@@ -34,7 +34,17 @@ from ..effects_table import (
 from ..field_table import latents_and_heads, moved_beside_latents
 from ..map_table import no_transport
 from .coefficient_widths import ScaleOfEffects, coefficient_widths
-from .effects_fit import MOVE, RATES, GroupingFactor, Roles, are_stiff, blocks_at, blocks_at_all, fit_effects
+from .effects_fit import (
+    MOVE,
+    OF_LOG_SCALE,
+    RATES,
+    GroupingFactor,
+    Roles,
+    are_stiff,
+    blocks_at,
+    blocks_at_all,
+    fit_effects,
+)
 from .head_bends import MOST_TO_MODE, climb, head_bends
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity, columns_among, two_columns
 
@@ -44,6 +54,7 @@ LATENT, FEW = 0.5, 15
 MOST_GUESSES = 400
 _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its diagonal
 _WRONG = 1e-3  # share of a change that a guess may leave unexplained
+_MOSTLY = 0.5  # of a change of the data's precision, that one share for all effects of a group may leave
 _NOT_ROUND = 1e-4  # a bound may be off by this share from a number with two digits
 POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
@@ -245,6 +256,26 @@ def _find_factors(
     """
     if not own:
         return None
+    known = _find_roles_among(density, x, own, latents, variables)
+    effects = own[:1] + [one for one in own[1:] if not _may_be_heads(one, own[0].shape[1])]
+    if known is None and len(effects) < len(own):
+        known = _find_roles_among(density, x, effects, latents, variables)
+    return known
+
+
+def _may_be_heads(own: np.ndarray, k: int) -> bool:
+    """Whether what passes for effects `own` (J, K) may be scales or correlations of `k` effects: by numbers."""
+    return own.size // own.shape[1] in (k, k * (k - 1) // 2)
+
+
+def _find_roles_among(
+    density: ScaledDensity,
+    x: np.ndarray,
+    own: list[np.ndarray],
+    latents: np.ndarray,
+    variables: np.ndarray,
+) -> tuple[list[GroupingFactor], np.ndarray] | None:
+    """What `_find_factors` returns, where `own` are the factors for sure."""
     others = np.setdiff1d(np.arange(x.size), np.concatenate([latents, *(one.ravel() for one in own)]))
     if not 0 < len(others) <= MOST_CANDIDATES:
         return None
@@ -316,7 +347,7 @@ def _right_guess(
     has_units: bool,
 ) -> tuple[Roles, np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
     """The guess that is right, the coordinates with which the data's precision changes, their rates, whether
-    these are of scales with an upper bound, and the groups (J,) for which it does not change.
+    these are of scales with an upper bound, and the shares (J,) of it that change.
 
     `here` (J, K, K) are the blocks at `x` (d,), and `size` their size; `moved` has other points and blocks.
     Where each group has as many data as any other, a scale of effects and that of errors, over the root of a
@@ -366,7 +397,42 @@ def _right_guess(
         held = are_stiff(here)
         known = find_rates()
     rates, bounds = (np.array([one[column] for one in known.values()]) for column in (0, 1))
-    return roles, np.array([*known], np.int64), rates, bounds.astype(bool), held
+    shares = np.where(held, 0.0, 1.0)
+    if OF_LOG_SCALE not in rates and not held.any():
+        for k, rate, bounded in forms:
+            part = _share(roles, x, data, moved[k], k, bounded) if rate == OF_LOG_SCALE else None
+            if part is not None:
+                return roles, np.array([k]), np.array([rate]), np.array([bounded]), part
+    return roles, np.array([*known], np.int64), rates, bounds.astype(bool), shares
+
+
+def _share(
+    roles: Roles,
+    x: np.ndarray,
+    data: np.ndarray,
+    moved: list[tuple[np.ndarray, np.ndarray]],
+    k: int,
+    bounded: bool,
+) -> np.ndarray | None:
+    """The shares (J,) of the data's precision that change with the scale `k` of errors; None if it is none.
+
+    Where effects are in several likelihoods, of measurements and of events say, D = A / sigma² + B. Then A is
+    the same from either end of a move, and the shares are those of A in D, in the prior's scales of effects.
+    """
+    root, parts = roles.root(x), []
+    for end, block in moved:
+        log_ratio = float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0])
+        change = roles.data(end, block) - data
+        parts.append(root.T @ change @ root / np.expm1(OF_LOG_SCALE * log_ratio))
+    if len(parts) < 2 or not np.linalg.norm(parts[1] - parts[0]) <= _WRONG * np.linalg.norm(parts[0]):
+        return None
+    changing, whole = parts[0], root.T @ data @ root
+    sizes = (np.trace(one, axis1=1, axis2=2) for one in (changing, whole))
+    shares = np.array(
+        [np.clip(part / of, 0.0, 1.0) if of > 0.0 else 1.0 for part, of in zip(*sizes, strict=True)]
+    )
+    left = changing - shares[:, None, None] * whole
+    return shares if np.linalg.norm(left) <= _MOSTLY * np.linalg.norm(changing) else None
 
 
 def _with_units(
