@@ -1713,6 +1713,36 @@ MUTATIONS = [
         unit("test_correlated_effects", "test_effects_with_a_soft_sum_are_turned"),
     ),
     Mutation(
+        "transport/fields/effects_search.py",
+        "if OF_LOG_SCALE not in rates and not held.any():",
+        "if False:",
+        unit("test_correlated_effects", "test_the_scale_of_errors_changes_a_share_of_what_data_tell"),
+    ),
+    Mutation(
+        "transport/fields/effects_fit.py",
+        "powers, shares, rates = -rates, share_at(log_scale, factor.shares)[None], np.zeros(1)",
+        "powers, shares, rates = -rates, factor.shares[None], np.zeros(1)",
+        unit("test_correlated_effects", "test_the_scale_of_errors_changes_a_share_of_what_data_tell"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "factors = [without_change(factors[0]), *factors[1:]]",
+        "return None",
+        unit("test_correlated_effects", "test_a_share_that_misleads_far_from_the_mode_is_left_out"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "if np.linalg.norm(left) > _MOSTLY * np.linalg.norm(changing):",
+        "if False:",
+        unit("test_correlated_effects", "test_means_and_scales_of_four_effects_are_not_four_groups"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "if known is None and len(effects) < len(own):",
+        "if False:",
+        unit("test_correlated_effects", "test_means_and_scales_of_four_effects_are_not_four_groups"),
+    ),
+    Mutation(
         "transport/fields/effects_fit.py",
         "found[:, ~stiff] = _blocks_at_all(density, own[~stiff], points)",
         "pass",

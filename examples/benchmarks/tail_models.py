@@ -612,6 +612,37 @@ model {
 }
 """
 
+JOINT = """
+data { int J; int n; matrix[n, J] y; vector[J] time; array[J] int event; }
+parameters { real b; real<lower=0> tau; real<lower=0> sigma; real h; real a; vector[J] z; }
+model {
+  vector[J] u = tau * z;
+  b ~ normal(0, 3); tau ~ std_normal(); sigma ~ std_normal();
+  h ~ normal(0, 2); a ~ std_normal(); z ~ std_normal();
+  for (j in 1:J) {
+    y[, j] ~ normal(b + u[j], sigma);
+    target += event[j] * (h + a * u[j]) - exp(h + a * u[j]) * time[j];
+  }
+}
+"""
+
+TWO_OUTCOMES = """
+data { int J; int n; row_vector[n] t; matrix[J, n] y; matrix[J, n] w; }
+parameters {
+  vector[4] b; vector<lower=0>[4] s; cholesky_factor_corr[4] L; matrix[4, J] z;
+  real<lower=0> error_y; real<lower=0> error_w;
+}
+model {
+  matrix[4, J] u = diag_pre_multiply(s, L) * z;
+  b ~ normal(0, 3); s ~ student_t(3, 0, 2.5); L ~ lkj_corr_cholesky(1); to_vector(z) ~ std_normal();
+  error_y ~ student_t(3, 0, 2.5); error_w ~ student_t(3, 0, 2.5);
+  for (j in 1:J) {
+    y[j] ~ normal(b[1] + u[1, j] + (b[2] + u[2, j]) * t, error_y);
+    w[j] ~ normal(b[3] + u[3, j] + (b[4] + u[4, j]) * t, error_w);
+  }
+}
+"""
+
 LASSO = """
 data { int N; int K; matrix[N, K] X; vector[N] y; }
 parameters { real a; vector[K] b; real<lower=0> s; real<lower=0> sigma; }
@@ -733,6 +764,31 @@ def of_animals(number: int) -> dict[str, Any]:
     return {"J": number, "n": len(y), "y": y}
 
 
+def of_patients(number: int) -> dict[str, Any]:
+    """Six measurements of each patient, and the time of an event, or 3 if there is none by then."""
+    rng = np.random.default_rng(20)
+    u = rng.normal(size=number)
+    y, time = 2.0 + u + 0.6 * rng.normal(size=(6, number)), rng.exponential(np.exp(0.5 - 0.7 * u))
+    return {
+        "J": number,
+        "n": len(y),
+        "y": y,
+        "time": np.minimum(time, 3.0),
+        "event": (time < 3.0).astype(int),
+    }
+
+
+def of_children(number: int) -> dict[str, Any]:
+    """Two measures of each child at five times, each along a line; levels and slopes are correlated."""
+    rng, t = np.random.default_rng(21), np.linspace(-1.0, 1.0, 5)
+    scales = np.array([1.0, 0.4, 0.8, 0.3])
+    correlations = np.eye(4) + 0.3 * (1.0 - np.eye(4))
+    u = rng.multivariate_normal(np.zeros(4), correlations * np.outer(scales, scales), number)
+    y = 1.0 + u[:, [0]] + (0.5 + u[:, [1]]) * t + 0.7 * rng.normal(size=(number, 5))
+    w = -0.5 + u[:, [2]] + (0.2 + u[:, [3]]) * t + 0.5 * rng.normal(size=(number, 5))
+    return {"J": number, "n": 5, "t": t, "y": y, "w": w}
+
+
 def of_sparse(n: int) -> dict[str, Any]:
     """Forty covariates, five of which matter."""
     rng = np.random.default_rng(18)
@@ -794,6 +850,8 @@ MODELS = {
     "soft_sum": TailModel(SOFT_SUM, choices_of_groups, 40, ("s",)),
     "quantiles": TailModel(QUANTILES, of_quantiles, 25, ("s", "sigma")),
     "bearings": TailModel(BEARINGS, of_animals, 20, ("k",)),
+    "joint": TailModel(JOINT, of_patients, 80, ("tau", "sigma")),
+    "two_outcomes": TailModel(TWO_OUTCOMES, of_children, 60, ("s", "error_y", "error_w")),
     "lasso": TailModel(LASSO, of_sparse, 120, ("s", "sigma")),
     "testlets": TailModel(TESTLETS, answers_to_testlets, 80, ("s", "s_g", "s_b")),
     "curves": TailModel(curves(2, "normal"), of_curves, 300, ("tau1", "tau2", "sigma")),

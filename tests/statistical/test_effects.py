@@ -247,6 +247,44 @@ def test_effects_with_a_soft_sum_leave_both_scales_their_law(seed: int) -> None:
         assert largest_error(posterior[name].values, law, findings) < LIMIT
 
 
+# Effects with measurements of unknown error, and one more of each with a known one.
+MEASURED_TWICE = """
+data { int J; int n; matrix[n, J] y; vector[J] w; }
+parameters { vector[J] a; real log_s; real log_e; }
+model {
+  log_s ~ normal(-1, 1); log_e ~ normal(-0.5, 1);
+  a ~ normal(0, exp(log_s)); w ~ normal(a, 0.5);
+  for (j in 1:J) y[, j] ~ normal(a[j], exp(log_e));
+}
+"""
+
+
+@functools.cache
+def groups_measured_twice() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """Twelve groups, two measurements of each; quantiles of the log scales of effects and of errors."""
+    rng, groups, each = np.random.default_rng(15), 12, 2
+    a = 0.6 * rng.normal(size=groups)
+    y, w = a + 0.5 * rng.normal(size=(each, groups)), a + 0.5 * rng.normal(size=groups)
+    observed = np.concatenate((y, w[None]))
+
+    def log_density(u: float, v: float) -> float:
+        prior = -0.5 * ((u + 1.0) ** 2 + (v + 0.5) ** 2)
+        covariance = np.exp(2.0 * u) + np.diag([np.exp(2.0 * v)] * each + [0.25])
+        return prior + sum(log_normal(one, covariance) for one in observed.T)
+
+    return {"J": groups, "n": each, "y": y, "w": w}, quantiles_of_two(log_density, (-7.0, 2.0), (-3.0, 2.0))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_effects_that_are_measured_twice_leave_both_scales_their_law(seed: int) -> None:
+    """The scale of errors changes a share of what data tell of an effect."""
+    data, laws = groups_measured_twice()
+    posterior, adaptation, findings = run(MEASURED_TWICE, data, seed=seed, draws=4_000)
+    assert (adaptation["field_effects"].values[:, : data["J"]] == 1).all(axis=-1).any()
+    for name, law in zip(("log_s", "log_e"), laws, strict=True):
+        assert largest_error(posterior[name].values, law, findings) < LIMIT
+
+
 @pytest.mark.thorough
 @pytest.mark.seeds(1, 2, rate=RATE)
 @pytest.mark.parametrize(

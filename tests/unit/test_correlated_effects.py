@@ -604,6 +604,84 @@ def test_scales_of_effects_and_errors_with_upper_bounds_do_not_change_places(cen
     assert smaller.changing_bounded.all()
 
 
+# Effects of groups in measurements y with an unknown error, and w with a known one.
+MEASURED_TWICE = """
+data { int J; int n; matrix[n, J] y; vector[J] w; vector[J] error; }
+parameters { real mu; real<lower=0> tau; real<lower=0> sigma; vector[J] z; }
+model {
+  tau ~ std_normal(); sigma ~ std_normal(); mu ~ normal(0, 2);
+  z ~ normal(PRIOR); vector[J] u = SCALE * z;
+  for (j in 1:J) y[, j] ~ normal(mu + u[j], sigma);
+  w ~ normal(u, error);
+}
+"""
+
+
+def find_for_two_measurements(
+    centred: bool, error: np.ndarray, unit: float = 0.2
+) -> tuple[np.ndarray, list[str]]:
+    prior, scale = ("0, tau", "1.0") if centred else ("0, 1", "tau")
+    program = MEASURED_TWICE.replace("PRIOR", prior).replace("SCALE", scale)
+    rng = np.random.default_rng(5)
+    u = 0.8 * rng.normal(size=12)
+    y, w = u + 0.6 * rng.normal(size=(4, 12)), u + error * rng.normal(size=12)
+    rows, _, names = find(program, {"J": 12, "n": 4, "y": y, "w": w, "error": error}, unit=unit)
+    return rows, names
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_scale_of_errors_changes_a_share_of_what_data_tell(centred: bool) -> None:
+    """The precision of what data tell of an effect is n / sigma² + 1 / error²."""
+    error = np.linspace(0.8, 2.0, 12)
+    rows, names = find_for_two_measurements(centred, error)
+    (law,) = effects_of(rows)
+    assert [names[i] for i in law.heads] == ["tau"]
+    assert [names[i] for i in law.changing] == ["sigma"]
+    assert law.rates == [0.0]
+    assert law.powers == [2.0]
+    of_measurements = 4.0 * np.exp(-2.0 * law.middles[0])
+    np.testing.assert_allclose(law.shares[0], of_measurements / (of_measurements + error**-2.0), rtol=1e-4)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_share_that_misleads_far_from_the_mode_is_left_out(centred: bool) -> None:
+    """Coordinates vary by factors of e there. The law is taken with what data tell at the mode."""
+    rows, names = find_for_two_measurements(centred, np.linspace(0.2, 2.0, 12), unit=1.0)
+    (law,) = effects_of(rows)
+    assert [names[i] for i in law.heads] == ["tau"]
+    assert not len(law.changing)
+
+
+TWO_OUTCOMES = """
+data { int J; int n; row_vector[n] t; matrix[J, n] y; matrix[J, n] w; }
+parameters {
+  vector[4] b; vector<lower=0>[4] s; cholesky_factor_corr[4] L; matrix[4, J] z;
+  real<lower=0> error_y; real<lower=0> error_w;
+}
+model {
+  matrix[4, J] u = diag_pre_multiply(s, L) * z;
+  b ~ normal(0, 3); s ~ std_normal(); L ~ lkj_corr_cholesky(1); to_vector(z) ~ std_normal();
+  error_y ~ std_normal(); error_w ~ std_normal();
+  for (j in 1:J) {
+    y[j] ~ normal(b[1] + u[1, j] + (b[2] + u[2, j]) * t, error_y);
+    w[j] ~ normal(b[3] + u[3, j] + (b[4] + u[4, j]) * t, error_w);
+  }
+}
+"""
+
+
+def test_means_and_scales_of_four_effects_are_not_four_groups() -> None:
+    """Entries of both are tied by their index, like two effects of each of four groups."""
+    rng = np.random.default_rng(7)
+    t, u = np.linspace(-1.0, 1.0, 5), rng.normal(size=(4, 20, 1))
+    y, w = (u[i] + u[i + 1] * t + 0.5 * rng.normal(size=(20, 5)) for i in (0, 2))
+    rows, _, names = find(TWO_OUTCOMES, {"J": 20, "n": 5, "t": t, "y": y, "w": w}, unit=0.2)
+    (law,) = effects_of(rows)
+    assert law.own.shape == (20, 4)
+    assert {names[i].partition(".")[0] for i in law.heads} == {"s", "L"}
+    assert not len(law.changing)  # no share of what one outcome's error changes is that of all effects
+
+
 CELLS = """
 data { int I; int J; matrix[I, J] y; }
 parameters {

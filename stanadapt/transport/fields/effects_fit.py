@@ -89,7 +89,29 @@ class GroupingFactor(NamedTuple):
     changing: np.ndarray  # (r,) coordinates with which the precision of the data changes
     rates: np.ndarray  # (r,)
     changing_bounded: np.ndarray  # (r,) whether these are of scales with an upper bound
-    shares: np.ndarray  # (J,) of it that change: 1, or 0 for the axis of a sum that is held near 0
+    shares: (
+        np.ndarray
+    )  # (J,) of it that change, if its scale is 1; 0 for the axis of a sum that is held near 0
+
+
+def share_at(log_scale: float, shares: np.ndarray) -> np.ndarray:
+    """The shares (J,) of the data's precision that change with a scale of errors, from those if it is 1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / (1.0 + (1.0 / shares - 1.0) * np.exp(-OF_LOG_SCALE * log_scale)))
+
+
+def changes_in_part(factor: GroupingFactor) -> bool:
+    """Whether a share of the data's precision changes that is neither nothing nor all of it."""
+    return bool(((factor.shares > 0.0) & (factor.shares < 1.0)).any())
+
+
+def without_change(factor: GroupingFactor) -> GroupingFactor:
+    """The factor with a precision of the data that changes with nothing."""
+    none = np.zeros(0)
+    alike = np.ones(len(factor.own))
+    return factor._replace(
+        changing=none.astype(np.int64), rates=none, changing_bounded=none.astype(bool), shares=alike
+    )
 
 
 def are_stiff(blocks: np.ndarray) -> np.ndarray:
@@ -386,10 +408,9 @@ class _EffectSpace:
             if number:
                 changing, bounded, powers, shares = self._shares(x, data, slopes, number)
                 rates = np.zeros(len(changing))
-            elif (
-                np.any(factor.shares < 1.0) and len(changing) == 1
-            ):  # of several, they could exceed 1 together
-                powers, shares, rates = -rates, factor.shares[None], np.zeros(1)
+            elif np.any(factor.shares < 1.0) and len(changing) == 1:  # of several they could exceed 1
+                log_scale = float(log_of_scales(bounded, x[changing])[0])
+                powers, shares, rates = -rates, share_at(log_scale, factor.shares)[None], np.zeros(1)
             alone = self._effects(x, number, law, *mean, values)
             alone = alone._replace(changing=changing, rates=rates, changing_bounded=bounded)
             middles = log_of_scales(bounded, x[changing])
@@ -437,7 +458,6 @@ class _EffectSpace:
         Scales of earlier factors, and the error of data, are parts of the variance of what the data say.
         """
         first, before = self.factors[0], [factor.roles for factor in self.factors[:number]]
-        share_of_first = float(np.median(first.shares))
         powers = {int(k): (2.0 * roles.power, roles.bounded) for roles in before for k in roles.scales}
         changing = zip(first.changing, first.rates, first.changing_bounded, strict=True)
         powers |= {int(k): (-rate, bool(bounded)) for k, rate, bounded in changing}
@@ -450,7 +470,8 @@ class _EffectSpace:
                 priors = [factor.roles.prior_of_effects(moved) for factor in self.factors]
                 away = ends[1 + int(sign)] - ends[1]
                 factor = float(np.exp(away * first.rates[first.changing == k].sum()))
-                factor = share_of_first * factor + (1.0 - share_of_first)
+                share = float(np.median(share_at(ends[1], first.shares)))
+                factor = share * factor + (1.0 - share)
                 precision = self._eliminate(data, slopes, priors, factor)[number].precision
                 rest = np.diagonal(precision - priors[number], axis1=1, axis2=2) @ size
                 logs.append(np.log(np.maximum(rest, 1e-12)))

@@ -43,7 +43,10 @@ from .effects_fit import (
     are_stiff,
     blocks_at,
     blocks_at_all,
+    changes_in_part,
     fit_effects,
+    share_at,
+    without_change,
 )
 from .head_bends import MOST_TO_MODE, climb, head_bends
 from .probes import NOISE, Coupling, Evaluate, ScaledDensity, columns_among, two_columns
@@ -54,7 +57,7 @@ LATENT, FEW = 0.5, 15
 MOST_GUESSES = 400
 _CHANGES = 1e-5  # a candidate changes a block by more than this, beside its diagonal
 _WRONG = 1e-3  # share of a change that a guess may leave unexplained
-_MOSTLY = 0.5  # of a change of the data's precision, that one share for all effects of a group may leave
+_MOSTLY = 0.3  # of a change of the data's precision, that one share for all effects of a group may leave
 _NOT_ROUND = 1e-4  # a bound may be off by this share from a number with two digits
 POWERS = 1.0, 0.5, -0.5  # of e, of log scales, log variances and log precisions
 TURNS = 1.0, 0.5  # tanh(y) of Stan's correlation matrices, and 2 / (1 + e^-y) - 1 = tanh(y / 2) of a scalar
@@ -137,8 +140,10 @@ def find_effects(
         )
         judged = _judge(density, inner, middle, top, laws, field, standard, apart) if done else None
         density.gradients += inner.gradients
-        if done:
+        if done and (judged is not None or not changes_in_part(factors[0])):
             return judged
+        if done:  # the law is not exact where only a share of what data tell changes
+            factors = [without_change(factors[0]), *factors[1:]]
         last = True  # once more, where the heads are
         x = point_in_x(rows, middle)
 
@@ -264,7 +269,7 @@ def _find_factors(
 
 
 def _may_be_heads(own: np.ndarray, k: int) -> bool:
-    """Whether what passes for effects `own` (J, K) may be scales or correlations of `k` effects: by numbers."""
+    """Whether what passes for effects `own` (J, m) may be scales or correlations of `k` effects."""
     return own.size // own.shape[1] in (k, k * (k - 1) // 2)
 
 
@@ -275,7 +280,7 @@ def _find_roles_among(
     latents: np.ndarray,
     variables: np.ndarray,
 ) -> tuple[list[GroupingFactor], np.ndarray] | None:
-    """What `_find_factors` returns, where `own` are the factors for sure."""
+    """What `_find_factors` returns, where no others than `own` are factors."""
     others = np.setdiff1d(np.arange(x.size), np.concatenate([latents, *(one.ravel() for one in own)]))
     if not 0 < len(others) <= MOST_CANDIDATES:
         return None
@@ -417,7 +422,8 @@ def _share(
     """The shares (J,) of the data's precision that change with the scale `k` of errors; None if it is none.
 
     Where effects are in several likelihoods, of measurements and of events say, D = A / sigma² + B. Then A is
-    the same from either end of a move, and the shares are those of A in D, in the prior's scales of effects.
+    the same from either end of a move, and the shares are those of A in D, in the prior's scales of effects,
+    if sigma is 1.
     """
     root, parts = roles.root(x), []
     for end, block in moved:
@@ -432,7 +438,9 @@ def _share(
         [np.clip(part / of, 0.0, 1.0) if of > 0.0 else 1.0 for part, of in zip(*sizes, strict=True)]
     )
     left = changing - shares[:, None, None] * whole
-    return shares if np.linalg.norm(left) <= _MOSTLY * np.linalg.norm(changing) else None
+    if np.linalg.norm(left) > _MOSTLY * np.linalg.norm(changing):
+        return None
+    return share_at(-float(log_of_scales(bounded, x[[k]])[0]), shares)
 
 
 def _with_units(
