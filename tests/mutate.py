@@ -1726,9 +1726,17 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
-        "factors = [without_change(factors[0]), *factors[1:]]",
-        "return None",
+        "return found if better is None else better",
+        "return better",
         unit("test_correlated_effects", "test_a_share_that_misleads_far_from_the_mode_is_left_out"),
+    ),
+    Mutation(
+        "transport/fields/effects_search.py",
+        "if found is None or alone is factors:",
+        "if alone is factors:",
+        unit(
+            "test_structures", "test_latents_that_nothing_ties_have_a_field_if_they_have_three_strong_heads"
+        ),
     ),
     Mutation(
         "transport/fields/effects_search.py",

@@ -123,9 +123,28 @@ def find_effects(
     factors, others = known
     if rotated and _do_axes_change(density, x * density.unit, factors):
         return None
+    seen = density, density_in, x * density.unit
+    alone = [without_change(factors[0]), *factors[1:]] if changes_in_part(factors[0]) else factors
+    found = _fit(*seen, alone, others, field, rotated)
+    if found is None or alone is factors:
+        return found
+    better = _fit(*seen, factors, others, field, rotated)  # not exact, so that it may be refused
+    return found if better is None else better
+
+
+def _fit(
+    density: ScaledDensity,
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    factors: list[GroupingFactor],
+    apart: np.ndarray,
+    field: np.ndarray,
+    rotated: bool,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """What `find_effects` returns, for `factors` beside the coordinates `apart` (k,); `x` (d,) is in no units."""
+    latents = latents_and_heads(field)[0]
     standard = np.concatenate([latents, *(factor.own.ravel() for factor in factors)])
-    apart, others = others, np.setdiff1d(np.arange(x.size), standard)
-    x, last = x * density.unit, False
+    others, last = np.setdiff1d(np.arange(x.size), standard), False
     while True:
         found = fit_effects(density, x, factors, latents, rotated=rotated)
         if found is None:
@@ -140,10 +159,8 @@ def find_effects(
         )
         judged = _judge(density, inner, middle, top, laws, field, standard, apart) if done else None
         density.gradients += inner.gradients
-        if done and (judged is not None or not changes_in_part(factors[0])):
+        if done:
             return judged
-        if done:  # the law is not exact where only a share of what data tell changes
-            factors = [without_change(factors[0]), *factors[1:]]
         last = True  # once more, where the heads are
         x = point_in_x(rows, middle)
 
