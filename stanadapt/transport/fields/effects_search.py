@@ -141,7 +141,7 @@ def _fit(
     field: np.ndarray,
     rotated: bool,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """What `find_effects` returns, for `factors` beside the coordinates `apart` (k,); `x` (d,) is in no units."""
+    """What `find_effects` returns, for `factors` beside the coordinates `apart` (k,), from `x` (d,)."""
     latents = latents_and_heads(field)[0]
     standard = np.concatenate([latents, *(factor.own.ravel() for factor in factors)])
     others, last = np.setdiff1d(np.arange(x.size), standard), False
