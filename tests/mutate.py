@@ -1714,14 +1714,14 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
-        "if OF_LOG_SCALE not in rates and not held.any():",
-        "if False:",
+        "for k, bounded in of_errors if not apart else []:",
+        "for k, bounded in []:",
         unit("test_correlated_effects", "test_the_scale_of_errors_changes_a_share_of_what_data_tell"),
     ),
     Mutation(
         "transport/fields/effects_fit.py",
-        "powers, shares, rates = -rates, share_at(log_scale, factor.shares)[None], np.zeros(1)",
-        "powers, shares, rates = -rates, factor.shares[None], np.zeros(1)",
+        "powers, shares = -rates[:, 0], share_at(log_scale, factor.shares)[None]",
+        "powers, shares = -rates[:, 0], factor.shares[None]",
         unit("test_correlated_effects", "test_the_scale_of_errors_changes_a_share_of_what_data_tell"),
     ),
     Mutation(
@@ -1740,9 +1740,21 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
-        "if np.linalg.norm(left) > _MOSTLY * np.linalg.norm(changing):",
-        "if False:",
+        "changes += apart",
+        "pass",
         unit("test_correlated_effects", "test_means_and_scales_of_four_effects_are_not_four_groups"),
+    ),
+    Mutation(
+        "transport/effects_factor.py",
+        "total += flat[first + i] * by_rates[i]",
+        "total += flat[first] * by_rates[i]",
+        unit("test_correlated_effects", "test_so_has_the_map_where_different_data_tell_effects"),
+    ),
+    Mutation(
+        "transport/effects_table.py",
+        "if law.precision[:, are_told_apart(law.rates)].any():",
+        "if False:",
+        unit("test_correlated_effects", "test_rows_from_a_file_that_hold_no_law_are_refused"),
     ),
     Mutation(
         "transport/fields/effects_search.py",

@@ -8,7 +8,7 @@ are
                                      (K,) without these, where effects are independent
     coefficients (p,)                those of g
     own          (K, J)              those of the effects
-    changing     (r,), (r,), (r,)    coordinates v, their rates rho and their middles
+    changing     (r,), (r, K), (r,)  coordinates v, their rates rho for each effect and their middles
                  (r,), (r, J)        their powers epsilon and the shares w_j
     D            (K (K + 1) / 2, J)  row by row of its lower triangle
     b, E         (K, J), (K, p, J)   where programs are centred, b_j - E_j g stands for b_j - D_j a_j - E_j g
@@ -57,7 +57,7 @@ def write_x(rows: Any, x: Any, e: Any, several: Any) -> Any:
     header, flat, at = rows[0], rows.reshape(-1), places(rows[0])
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
-    f = np.empty(groups)
+    f = np.empty((k, groups))
     log_det = _write_root(header, flat, at, x, root) * header[IS_CENTRED] * groups
     _condition(header, flat, at, x, e, f, root, arrays, vectors)
     factor, mean, w, effects = arrays[2], vectors[1], vectors[2], vectors[3]
@@ -101,7 +101,7 @@ def write_z(rows: Any, x: Any, e: Any) -> None:
     header, flat, at = rows[0], rows.reshape(-1), places(rows[0])
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((3, k, k, groups)), np.empty((4, k, groups))
-    f = np.empty(groups)
+    f = np.empty((k, groups))
     _write_root(header, flat, at, x, root)
     _condition(header, flat, at, x, e, f, root, arrays, vectors)
     factor, mean, w, z = arrays[2], vectors[1], vectors[2], vectors[3]
@@ -135,7 +135,7 @@ def turn_score(rows: Any, z: Any, x: Any, e: Any, by_e: Any, score: Any, sign: A
     header, flat, at = rows[0], rows.reshape(-1), places(rows[0])
     k, groups = int(header[N_EFFECTS]), int(header[N_LATENTS]) // int(header[N_EFFECTS])
     root, arrays, vectors = np.zeros((k, k)), np.empty((4, k, k, groups)), np.empty((9, k, groups))
-    f, by_factor = np.empty(groups), np.empty(groups)
+    f, by_factor, by_rates = np.empty((k, groups)), np.empty(groups), np.zeros(k)
     _write_root(header, flat, at, x, root)
     _condition(header, flat, at, x, e, f, root, arrays, vectors)
     tied, rest, factor, by_m = arrays[0], arrays[1], arrays[2], arrays[3]
@@ -214,12 +214,15 @@ def turn_score(rows: Any, z: Any, x: Any, e: Any, by_e: Any, score: Any, sign: A
         for m in range(i + 1):
             _add(along[i], root[i, m], a[m])
         _add_product(by_f, 1.0, along[i], pull[i])
+        by_rates[i] = _dot(along[i], pull[i])  # in log f of an effect, for all groups together
         for j in range(groups):
-            along[i, j] *= f[j]
+            along[i, j] *= f[i, j]
         for m in range(i + 1):
             by_root[i, m] += _dot(pull[i], a[m])
             for q in range(k):
-                by_root[i, m] += 2.0 * _dot(tied[i, q], by_m[q, m])
+                here = 2.0 * _dot(tied[i, q], by_m[q, m])
+                by_root[i, m] += here
+                by_rates[i] += 0.5 * root[i, m] * here
             if centred:
                 by_root[i, m] += _dot(s_x[i], w[m])
             elif several:
@@ -235,7 +238,7 @@ def turn_score(rows: Any, z: Any, x: Any, e: Any, by_e: Any, score: Any, sign: A
             by_e[int(flat[at[11] + q])] -= sign * value * along[i, group]
     _add_to_heads(header, flat, at, x, root, by_root, groups if centred else 0, sign, score)
     for q in range(int(header[N_CHANGING])):
-        score[int(flat[at[3] + q])] += sign * _slope_of_factor(flat, at, q, x, f, by_f)
+        score[int(flat[at[3] + q])] += sign * _slope_of_factor(flat, at, q, x, f, by_f, by_rates)
 
 
 @kernel(ordered=True, counted=False)
@@ -258,7 +261,7 @@ def places(header: Any) -> Any:
     own = coefficients + p
     changing = own + n
     rates = changing + int(header[N_CHANGING])
-    middles = rates + int(header[N_CHANGING])
+    middles = rates + int(header[N_CHANGING]) * k
     powers = middles + int(header[N_CHANGING])
     shares = powers + int(header[N_CHANGING])
     precision = shares + int(header[N_CHANGING]) * (n // k)
@@ -369,19 +372,21 @@ def _add_to_heads(
 
 @kernel(ordered=True, counted=False)
 def _write_factors(header: Any, flat: Any, at: Any, x: Any, f: Any) -> None:
-    """Write f of each group to `f` (J,)."""
-    log_f = 0.0
-    for j in range(f.size):
-        f[j] = 1.0
-    for q in range(int(header[N_CHANGING])):
-        away = log_of_scale(flat[at[17] + q], x[int(flat[at[3] + q])]) - flat[at[5] + q]
-        log_f += flat[at[4] + q] * away
-        if flat[at[6] + q] != 0.0:
-            change = _power(flat[at[6] + q] * away) - 1.0
-            for j in range(f.size):
-                f[j] += flat[at[7] + q * f.size + j] * change
-    for j in range(f.size):
-        f[j] = np.exp(log_f) / f[j]
+    """Write f of each effect and group to `f` (K, J)."""
+    k, groups = f.shape
+    for i in range(k):
+        log_f = 0.0
+        for j in range(groups):
+            f[i, j] = 1.0
+        for q in range(int(header[N_CHANGING])):
+            away = log_of_scale(flat[at[17] + q], x[int(flat[at[3] + q])]) - flat[at[5] + q]
+            log_f += flat[at[4] + q * k + i] * away
+            if flat[at[6] + q] != 0.0:
+                change = _power(flat[at[6] + q] * away) - 1.0
+                for j in range(groups):
+                    f[i, j] += flat[at[7] + q * groups + j] * change
+        for j in range(groups):
+            f[i, j] = np.exp(log_f) / f[i, j]
 
 
 @kernel(ordered=True, counted=False)
@@ -391,20 +396,30 @@ def _power(log_value: Any) -> Any:
 
 
 @kernel(ordered=True, counted=False)
-def _slope_of_factor(flat: Any, at: Any, q: Any, x: Any, f: Any, by_f: Any) -> Any:
-    """The derivative in the changing coordinate `q`; `by_f` (J,) is that in log f."""
+def _slope_of_factor(flat: Any, at: Any, q: Any, x: Any, f: Any, by_f: Any, by_rates: Any) -> Any:
+    """The derivative in the changing coordinate `q`; `by_f` (J,) is that in log f of a group's effects
+    together, and `by_rates` (K,) that in log f of an effect for all groups together.
+    """
     v, power, total, log_f = x[int(flat[at[3] + q])], flat[at[6] + q], 0.0, 0.0
-    for j in range(f.size):
-        total += by_f[j]
-    total *= flat[at[4] + q]
+    k, groups = f.shape
+    first, are_alike = at[4] + q * k, True
+    for i in range(1, k):
+        are_alike = are_alike and flat[first + i] == flat[first]
+    if are_alike:
+        for j in range(groups):
+            total += by_f[j]
+        total *= flat[first]
+    else:
+        for i in range(k):
+            total += flat[first + i] * by_rates[i]
     if power != 0.0:
-        for k in range(at[4] - at[3]):
-            log_value = log_of_scale(flat[at[17] + k], x[int(flat[at[3] + k])])
-            log_f += flat[at[4] + k] * (log_value - flat[at[5] + k])
+        for r in range(at[4] - at[3]):
+            log_value = log_of_scale(flat[at[17] + r], x[int(flat[at[3] + r])])
+            log_f += flat[at[4] + r * k] * (log_value - flat[at[5] + r])
         away = log_of_scale(flat[at[17] + q], v) - flat[at[5] + q]
         scaled = power * _power(power * away) / np.exp(log_f)
-        for j in range(f.size):
-            total -= by_f[j] * f[j] * flat[at[7] + q * f.size + j] * scaled
+        for j in range(groups):
+            total -= by_f[j] * f[0, j] * flat[at[7] + q * groups + j] * scaled
     return total * _slope_of_log(flat[at[17] + q], v)
 
 
@@ -412,8 +427,9 @@ def _slope_of_factor(flat: Any, at: Any, q: Any, x: Any, f: Any, by_f: Any) -> A
 def _condition(
     header: Any, flat: Any, at: Any, x: Any, e: Any, f: Any, root: Any, arrays: Any, vectors: Any
 ) -> None:
-    """Write f to `f` (J,), f D C, f C^T D C and R, its lower triangle, to the first `arrays` (3, K, K, J) or
-    more, and f (b - E g) and m to the first `vectors` (2, K, J) or more.
+    """Write f to `f` (K, J), f D C, C^T f D C and R, its lower triangle, to the first `arrays` (3, K, K, J)
+    or more, and f (b - E g) and m to the first `vectors` (2, K, J) or more. Where effects have different f,
+    nothing ties them in D.
     """
     k, groups, p, ties = len(root), arrays.shape[3], int(header[N_COEFFICIENTS]), int(header[N_TIES])
     tied, rest, factor, pull, mean = arrays[0], arrays[1], arrays[2], vectors[0], vectors[1]
@@ -425,7 +441,7 @@ def _condition(
                 begin = at[8] + (max(i, q) * (max(i, q) + 1) // 2 + min(i, q)) * groups
                 _add(tied[i, m], root[q, m], flat[begin : begin + groups])
             for j in range(groups):
-                tied[i, m, j] *= f[j]
+                tied[i, m, j] *= f[i, j]
     for i in range(k):
         for m in range(i + 1):
             _clear(rest[i, m])
@@ -449,7 +465,7 @@ def _condition(
         for q in range(ties):
             pull[i, int(flat[at[12] + q])] -= e[int(flat[at[11] + q])] * flat[at[13] + i * ties + q]
         for j in range(groups):
-            pull[i, j] *= f[j]
+            pull[i, j] *= f[i, j]
     for i in range(k):
         _clear(mean[i])
         for m in range(i, k):

@@ -50,7 +50,7 @@ class Effects(NamedTuple):
     means: np.ndarray  # (J, K, p) A
     centred: bool
     changing: np.ndarray  # (r,) the coordinates v
-    rates: np.ndarray  # (r,) rho
+    rates: np.ndarray  # (r, K) rho
     middles: np.ndarray  # (r,) of v
     powers: np.ndarray  # (r,) epsilon
     shares: np.ndarray  # (r, J) w
@@ -92,6 +92,11 @@ def log_scales_at(law: Effects, theta: np.ndarray) -> np.ndarray:
     inverse = np.linalg.inv(np.eye(k) + root.T @ law.precision @ root)
     covariance = root @ inverse @ root.T if law.centred else inverse
     return np.asarray(0.5 * np.log(np.diagonal(covariance, axis1=1, axis2=2)))
+
+
+def are_told_apart(rates: np.ndarray) -> np.ndarray:
+    """Which effects (K, K) have different rates (r, K): data apart tell them, so that D does not tie them."""
+    return np.asarray((rates[:, :, None] != rates[:, None, :]).any(axis=0))
 
 
 def effects_rows(factors: Sequence[Effects], gradients: int) -> np.ndarray:
@@ -187,7 +192,7 @@ def _effects_in(rows: np.ndarray) -> Effects:
         means=by_group(15, k, p) if centred else np.zeros((groups, k, p)),
         centred=bool(centred),
         changing=parts[3].astype(np.int64),
-        rates=parts[4],
+        rates=parts[4].reshape(-1, k),
         middles=parts[5],
         powers=parts[6],
         shares=parts[7].reshape(-1, groups),
@@ -246,6 +251,8 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
         if not are_coordinates(whole, d) or len(set(whole)) < len(whole):
             return False
     if not np.isin(rows.reshape(-1)[places(header)[17] : places(header)[18]], (0.0, 1.0)).all():
+        return False
+    if law.precision[:, are_told_apart(law.rates)].any():
         return False
     if np.any(law.shares < 0.0) or np.any(law.shares.sum(axis=0) > 1.0 + 1e-9):
         return False

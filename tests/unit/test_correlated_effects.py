@@ -17,6 +17,7 @@ from stanadapt.transport import composition
 from stanadapt.transport.bend import Bend, bend_rows, bends_of
 from stanadapt.transport.effects_table import (
     Effects,
+    are_told_apart,
     effects_of,
     effects_rows,
     log_of_scales,
@@ -61,18 +62,30 @@ FORMS = [(k, centred, noise) for k in (1, 2, 3, 4) for centred in (True, False) 
 
 
 def some_law(
-    k: int = 3, centred: bool = True, noise: bool = True, power: float = -0.5, bounded: bool = False
+    k: int = 3,
+    centred: bool = True,
+    noise: bool = True,
+    power: float = -0.5,
+    bounded: bool = False,
+    apart: bool = False,
 ) -> tuple[Effects, int]:
-    """A law of 5 groups with two coefficients, of coordinates in any order; and their number."""
+    """A law of 5 groups with two coefficients, of coordinates in any order; and their number.
+
+    With `apart`, data with another error, which is known, tell the last effect.
+    """
     rng, groups, heads = np.random.default_rng(0), 5, k * (k + 1) // 2
     order = rng.permutation(groups * k + heads + 3)
     roots = rng.normal(size=(groups, k, max(k - 1, 1)))  # data that do not tell all effects of a group
     offsets, means = rng.normal(size=(groups, k)), rng.normal(size=(groups, k, 2))
+    precision, rates = roots @ roots.swapaxes(1, 2), np.full((int(noise), k), -2.0)
+    if apart:
+        rates[:, -1] = 0.0
+        precision[:, are_told_apart(rates)] = 0.0
     law = Effects(
         heads=order[:heads],
         coefficients=order[heads : heads + 2],
         own=order[heads + 3 :].reshape(groups, k),
-        precision=roots @ roots.swapaxes(1, 2),
+        precision=precision,
         pulls=rng.normal(size=(groups, k)),
         slopes=rng.normal(size=(groups, k, 2)),
         offsets=offsets if centred else np.zeros_like(offsets),
@@ -81,7 +94,7 @@ def some_law(
         ties=np.empty((0, 2), np.int64),
         tied=np.empty((0, k)),
         changing=order[heads + 2 : heads + 3][: int(noise)],
-        rates=np.array([-2.0])[: int(noise)],
+        rates=rates,
         middles=np.array([0.3])[: int(noise)],
         powers=np.zeros(int(noise)),
         shares=np.zeros((int(noise), groups)),
@@ -124,7 +137,7 @@ def some_factors(centred: tuple[bool, ...]) -> tuple[list[Effects], int]:
             means=means * centred[number],
             centred=centred[number],
             changing=np.array([error, *heads[:number, 0]]),
-            rates=np.array([-0.5, *(0.1 for _ in range(number))]),
+            rates=np.tile([-0.5, *(0.1 for _ in range(number))], (2, 1)).T,
             middles=np.array([0.3, *(0.1 for _ in range(number))]),
             powers=np.array([0.0, 2.0, -1.0])[: number + 1],
             shares=rng.dirichlet(np.ones(number + 1), groups).T
@@ -149,6 +162,12 @@ def test_the_map_has_an_inverse_a_determinant_and_derivatives(k: int, centred: b
 @pytest.mark.parametrize("centred", [True, False])
 def test_so_has_the_map_where_scales_have_an_upper_bound(centred: bool) -> None:
     law, d = some_law(2, centred, bounded=True)
+    check_derivatives([law], d)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_so_has_the_map_where_different_data_tell_effects(centred: bool) -> None:
+    law, d = some_law(3, centred, apart=True)
     check_derivatives([law], d)
 
 
@@ -193,17 +212,18 @@ def check_derivatives(laws: list[Effects], d: int, rotations: np.ndarray | None 
     check_map(rows, np.random.default_rng(2).normal(size=d))
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("bounded", [False, True])
-def test_effects_are_standard_normal_where_data_are_normal(bounded: bool) -> None:
+def test_effects_are_standard_normal_where_data_are_normal(bounded: bool, apart: bool) -> None:
     """The law is exact at all scales and correlations, far out too."""
-    law, d = some_law(2, bounded=bounded)
+    law, d = some_law(2, bounded=bounded, apart=apart)
     rows, rng = effects_rows([law], 0), np.random.default_rng(3)
     for away in (0.3, 3.0, 12.0):
         z = rng.normal(size=d)
         z[law.heads] *= away
         x, others = np.empty(d), np.setdiff1d(np.arange(d), law.own)
         composition.into_x(rows, z, x)
-        f = np.exp(law.rates @ (log_of_scales(bounded, x[law.changing]) - law.middles))
+        f = np.exp((log_of_scales(bounded, x[law.changing]) - law.middles) @ law.rates)
         log_scales = law.log_units + law.power * log_of_scales(bounded, x[law.heads[:2]])
         root = root_at(log_scales, law.turn * x[law.heads[2:]])
         inverse = np.linalg.inv(root)
@@ -257,8 +277,9 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
         lambda rows, law: rows.__setitem__((0, TURN), 0.0),
         lambda rows, law: rows.__setitem__((0, BOUNDED), 2.0),
         lambda rows, law: rows.reshape(-1).__setitem__(rows.shape[1], float(law.own[0, 0])),
-        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 10), -9.0),
-        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 5), -0.1),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 12), -9.0),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 7), -0.1),
+        lambda rows, law: rows.reshape(-1).__setitem__(place_of(law, 3), 0.0),
         lambda rows, law: rows.__setitem__((1, 0), np.nan),
     ],
     ids=[
@@ -273,6 +294,7 @@ def test_rows_hold_all_numbers(centred: bool) -> None:
         "head is moved",
         "precision",
         "share",
+        "tied effects of different data",
         "NaN",
     ],
 )
@@ -637,7 +659,7 @@ def test_the_scale_of_errors_changes_a_share_of_what_data_tell(centred: bool) ->
     (law,) = effects_of(rows)
     assert [names[i] for i in law.heads] == ["tau"]
     assert [names[i] for i in law.changing] == ["sigma"]
-    assert law.rates == [0.0]
+    assert law.rates == [[0.0]]
     assert law.powers == [2.0]
     of_measurements = 4.0 * np.exp(-2.0 * law.middles[0])
     np.testing.assert_allclose(law.shares[0], of_measurements / (of_measurements + error**-2.0), rtol=1e-4)
@@ -679,7 +701,8 @@ def test_means_and_scales_of_four_effects_are_not_four_groups() -> None:
     (law,) = effects_of(rows)
     assert law.own.shape == (20, 4)
     assert {names[i].partition(".")[0] for i in law.heads} == {"s", "L"}
-    assert not len(law.changing)  # no share of what one outcome's error changes is that of all effects
+    assert [names[i] for i in law.changing] == ["error_y", "error_w"]
+    np.testing.assert_array_equal(law.rates, [[-2.0, -2.0, 0.0, 0.0], [0.0, 0.0, -2.0, -2.0]])
 
 
 CELLS = """
@@ -771,7 +794,7 @@ def test_nested_factors_have_a_law_each() -> None:
     assert [names[i] for i in classes.heads] == ["s", "s_slope"]
     assert [names[i] for i in schools.heads] == ["s_school"]
     assert [names[i] for i in classes.changing] == ["sigma"]
-    np.testing.assert_array_equal(classes.rates, [-2.0])
+    np.testing.assert_array_equal(classes.rates, [[-2.0, -2.0]])
     assert {names[i] for i in classes.coefficients} == {"mu", "slope"}
     assert len(classes.ties) == 30  # each class has one school
     assert sorted(names[i] for i in schools.changing) == ["s", "sigma"]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from ..effects_table import Effects, log_of_scales, root_at
+from ..effects_table import Effects, are_told_apart, log_of_scales, root_at
 from .probes import ScaledDensity, axes
 
 MOVE = 0.7  # of scales and of candidates for a role, in the program's own coordinates
@@ -87,7 +87,7 @@ class GroupingFactor(NamedTuple):
     own: np.ndarray  # (J, K)
     roles: Roles
     changing: np.ndarray  # (r,) coordinates with which the precision of the data changes
-    rates: np.ndarray  # (r,)
+    rates: np.ndarray  # (r, K), of each effect
     changing_bounded: np.ndarray  # (r,) whether these are of scales with an upper bound
     shares: (
         np.ndarray
@@ -107,10 +107,12 @@ def changes_in_part(factor: GroupingFactor) -> bool:
 
 def without_change(factor: GroupingFactor) -> GroupingFactor:
     """The factor with a precision of the data that changes with nothing."""
-    none = np.zeros(0)
-    alike = np.ones(len(factor.own))
+    groups, k = factor.own.shape
     return factor._replace(
-        changing=none.astype(np.int64), rates=none, changing_bounded=none.astype(bool), shares=alike
+        changing=np.zeros(0, np.int64),
+        rates=np.zeros((0, k)),
+        changing_bounded=np.zeros(0, bool),
+        shares=np.ones(groups),
     )
 
 
@@ -245,7 +247,7 @@ class _EffectSpace:
         It does at fixed effects. At their mode it does not, since they make up for an intercept.
         """
         for number, factor in enumerate(self.factors):
-            kept = factor.rates == OF_LOG_SCALE
+            kept = (factor.rates == OF_LOG_SCALE).any(axis=1)
             columns = (factor.changing, factor.rates, factor.changing_bounded)
             changing, rates, bounded = (one[kept] for one in columns)
             self.factors[number] = factor._replace(changing=changing, rates=rates, changing_bounded=bounded)
@@ -407,12 +409,14 @@ class _EffectSpace:
             powers, shares = np.zeros(len(changing)), np.zeros((len(changing), len(factor.own)))
             if number:
                 changing, bounded, powers, shares = self._shares(x, data, slopes, number)
-                rates = np.zeros(len(changing))
+                rates = np.zeros((len(changing), factor.own.shape[1]))
             elif np.any(factor.shares < 1.0) and len(changing) == 1:  # of several they could exceed 1
                 log_scale = float(log_of_scales(bounded, x[changing])[0])
-                powers, shares, rates = -rates, share_at(log_scale, factor.shares)[None], np.zeros(1)
+                powers, shares = -rates[:, 0], share_at(log_scale, factor.shares)[None]
+                rates = np.zeros_like(rates)
             alone = self._effects(x, number, law, *mean, values)
             alone = alone._replace(changing=changing, rates=rates, changing_bounded=bounded)
+            alone.precision[:, are_told_apart(rates)] = 0.0
             middles = log_of_scales(bounded, x[changing])
             laws.append(alone._replace(middles=middles, powers=powers, shares=shares))
         return laws
@@ -460,7 +464,7 @@ class _EffectSpace:
         first, before = self.factors[0], [factor.roles for factor in self.factors[:number]]
         powers = {int(k): (2.0 * roles.power, roles.bounded) for roles in before for k in roles.scales}
         changing = zip(first.changing, first.rates, first.changing_bounded, strict=True)
-        powers |= {int(k): (-rate, bool(bounded)) for k, rate, bounded in changing}
+        powers |= {int(k): (-float(rate.mean()), bool(bounded)) for k, rate, bounded in changing}
         size, shares = np.diagonal(np.linalg.inv(self.priors[number])), {}
         for k, (power, bounded) in powers.items():
             logs, ends = [], log_of_scales(bounded, x[k] + np.array([-_STEP, 0.0, _STEP]))
@@ -469,7 +473,7 @@ class _EffectSpace:
                 moved[k] += sign * _STEP
                 priors = [factor.roles.prior_of_effects(moved) for factor in self.factors]
                 away = ends[1 + int(sign)] - ends[1]
-                factor = float(np.exp(away * first.rates[first.changing == k].sum()))
+                factor = float(np.exp(away * first.rates[first.changing == k].mean(axis=1).sum()))
                 share = float(np.median(share_at(ends[1], first.shares)))
                 factor = share * factor + (1.0 - share)
                 precision = self._eliminate(data, slopes, priors, factor)[number].precision
@@ -529,7 +533,7 @@ class _EffectSpace:
             means=means[:, :, kept],
             centred=roles.centred,
             changing=np.zeros(0, np.int64),
-            rates=np.zeros(0),
+            rates=np.zeros((0, own.shape[1])),
             middles=np.zeros(0),
             powers=np.zeros(0),
             shares=np.zeros((0, len(own))),

@@ -418,14 +418,50 @@ def _right_guess(
     if not known and are_stiff(here).any():
         held = are_stiff(here)
         known = find_rates()
-    rates, bounds = (np.array([one[column] for one in known.values()]) for column in (0, 1))
+    alike = np.ones(here.shape[1])
+    changes = [(k, rate * alike, bounded) for k, (rate, bounded) in known.items()]
     shares = np.where(held, 0.0, 1.0)
-    if OF_LOG_SCALE not in rates and not held.any():
-        for k, rate, bounded in forms:
-            part = _share(roles, x, data, moved[k], k, bounded) if rate == OF_LOG_SCALE else None
+    if not held.any() and all(rate != OF_LOG_SCALE for rate, _ in known.values()):
+        of_errors = [(k, bounded) for k, rate, bounded in forms if rate == OF_LOG_SCALE]
+        told = [
+            (k, _effects_told_by(roles, x, data, moved[k], k, bounded), bounded) for k, bounded in of_errors
+        ]
+        apart = [(k, OF_LOG_SCALE * effects, bounded) for k, effects, bounded in told if effects is not None]
+        changes += apart
+        for k, bounded in of_errors if not apart else []:
+            part = _share(roles, x, data, moved[k], k, bounded)
             if part is not None:
-                return roles, np.array([k]), np.array([rate]), np.array([bounded]), part
-    return roles, np.array([*known], np.int64), rates, bounds.astype(bool), shares
+                changes, shares = [(k, OF_LOG_SCALE * alike, bounded)], part
+                break
+    changing = np.array([k for k, _, _ in changes], np.int64)
+    rates = np.array([rates for _, rates, _ in changes]).reshape(len(changes), len(alike))
+    return roles, changing, rates, np.array([bounded for _, _, bounded in changes], bool), shares
+
+
+def _effects_told_by(
+    roles: Roles,
+    x: np.ndarray,
+    data: np.ndarray,
+    moved: list[tuple[np.ndarray, np.ndarray]],
+    k: int,
+    bounded: bool,
+) -> np.ndarray | None:
+    """1 for the effects (K,) that data with errors of the scale `k` tell, and 0 for those that others tell,
+    where there are some of both; else None. Such are effects in two outcomes, with errors of their own.
+    """
+    found = None
+    for end, block in moved:
+        log_f = OF_LOG_SCALE * float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0])
+        there = roles.data(end, block)
+        sizes, those = (np.abs(np.diagonal(one, axis1=1, axis2=2)).sum(axis=0) for one in (data, there))
+        if not (np.all(sizes > 0.0) and np.all(those > 0.0)):
+            return None
+        found = np.where(np.log(those / sizes) / log_f > 0.5, 1.0, 0.0)
+        roots = np.exp(0.5 * log_f * found)
+        left = roots[:, None] * data * roots - there
+        if not np.linalg.norm(left) <= _WRONG * np.linalg.norm(there - data):
+            return None
+    return found if found is not None and 0.0 < found.mean() < 1.0 else None
 
 
 def _share(
