@@ -16,7 +16,7 @@ so that the law
 
 makes z_j standard normal and independent of u, L and g. The factor f = e^(sum of rho (h(v) - middle)) is
 there if the precision of the data changes with coordinates v, as with rho = -2 for the log scale of their
-error. Effects that different data tell, as in two outcomes with errors of their own, have each its own f: then
+error. Effects that different data tell, of two outcomes with errors of their own, have each its own f. Then
 f is diagonal, and D_j ties no two effects whose f differ. A program that is not centred has the coordinates
 w_j, and its law is w_j = m_j + R_j^-T z_j. Where the data are normal the law is exact at all scales and
 correlations; elsewhere D_j and b_j are those at the mode.
