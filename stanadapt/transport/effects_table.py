@@ -95,7 +95,7 @@ def log_scales_at(law: Effects, theta: np.ndarray) -> np.ndarray:
 
 
 def are_told_apart(rates: np.ndarray) -> np.ndarray:
-    """Which effects (K, K) have different rates (r, K): data apart tell them, so that D does not tie them."""
+    """Which effects (K, K) have different rates (r, K): different data tell them, and D does not tie them."""
     return np.asarray((rates[:, :, None] != rates[:, None, :]).any(axis=0))
 
 

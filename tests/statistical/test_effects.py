@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.interpolate import CubicSpline
 from scipy.special import expit
 
 from cases import thorough
@@ -283,6 +284,61 @@ def test_effects_that_are_measured_twice_leave_both_scales_their_law(seed: int) 
     assert (adaptation["field_effects"].values[:, : data["J"]] == 1).all(axis=-1).any()
     for name, law in zip(("log_s", "log_e"), laws, strict=True):
         assert largest_error(posterior[name].values, law, findings) < LIMIT
+
+
+# One effect is told by y, with an unknown error, the other one by w, with a known one.
+TWO_OUTCOMES = f"""
+data {{ int J; int n; matrix[n, J] y; matrix[n, J] w; }}
+parameters {{ matrix[2, J] z; vector<lower=0>[2] sigma; cholesky_factor_corr[2] L; real log_e; }}
+model {{
+  sigma ~ std_normal(); L ~ lkj_corr_cholesky(2); log_e ~ normal(-0.5, 0.5);
+  to_vector(z) ~ std_normal(); matrix[2, J] b = diag_pre_multiply(sigma, L) * z;
+  for (j in 1:J) {{ y[, j] ~ normal(b[1, j], exp(log_e)); w[, j] ~ normal(b[2, j], {ERROR}); }}
+}}
+"""
+
+
+@functools.cache
+def groups_with_two_outcomes() -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Twelve groups, three data of each outcome; quantiles of three log scales and of u."""
+    rng, groups, each = np.random.default_rng(16), 12, 3
+    b = rng.normal(size=(groups, 2)) @ np.array([[0.8, 0.4], [0.0, 0.6]])
+    y, w = (b[:, i] + noise * rng.normal(size=(each, groups)) for i, noise in enumerate((0.6, ERROR)))
+    means = np.stack((y.mean(axis=0), w.mean(axis=0)))
+    squares, left = means @ means.T, np.square(y - means[0]).sum()
+    grids = [np.linspace(-9.0, 2.0, 40), np.linspace(-9.0, 2.0, 40), np.linspace(-4.0, 4.0, 24)]
+    grids.append(np.linspace(-2.0, 1.0, 24))
+    for points in ((100, 100, 40, 30), ()):
+        log_a, log_b, u, v = np.meshgrid(*grids, indexing="ij", sparse=True)
+        a, b_, rho = np.exp(log_a), np.exp(log_b), np.tanh(u)
+        v11, v22, v12 = a * a + np.exp(2.0 * v) / each, b_ * b_ + ERROR**2 / each, rho * a * b_
+        det = v11 * v22 - v12 * v12
+        log_p = -0.5 * groups * np.log(det) - groups * (each - 1) * v - 0.5 * left * np.exp(-2.0 * v)
+        log_p -= 0.5 * (v22 * squares[0, 0] + v11 * squares[1, 1] - 2.0 * v12 * squares[0, 1]) / det
+        log_p += log_a + log_b - 0.5 * (a * a + b_ * b_) + 2.0 * np.log1p(-rho * rho)
+        log_p -= 0.5 * ((v + 0.5) / 0.5) ** 2
+        density = np.exp(log_p - log_p.max())
+        marginals = [density.sum(axis=tuple(k for k in range(4) if k != axis)) for axis in range(4)]
+        if points:
+            grids = [finer(grid, p, n) for grid, p, n in zip(grids, marginals, points, strict=True)]
+    data = {"J": groups, "n": each, "y": y, "w": w}
+    laws = []
+    for grid, p in zip(grids, marginals, strict=True):  # a grid of four axes is coarse, and p is smooth
+        between = np.linspace(grid[0], grid[-1], 4_000)
+        laws.append(quantiles(between, np.exp(CubicSpline(grid, np.log(p))(between))))
+    return data, laws
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_effects_of_two_outcomes_leave_scales_and_errors_their_law(seed: int) -> None:
+    """The error of one outcome changes what is told of its effect alone."""
+    data, laws = groups_with_two_outcomes()
+    posterior, adaptation, findings = run(TWO_OUTCOMES, data, seed=seed, draws=4_000)
+    assert (adaptation["field_effects"].values[:, : 2 * data["J"]] == 2).all(axis=-1).any()
+    sigma = np.log(posterior["sigma"].values)
+    draws = [sigma[..., 0], sigma[..., 1], np.arctanh(posterior["L"].values[..., 1, 0])]
+    for values, law in zip((*draws, posterior["log_e"].values), laws, strict=True):
+        assert largest_error(values, law, findings) < LIMIT
 
 
 @pytest.mark.thorough

@@ -89,9 +89,7 @@ class GroupingFactor(NamedTuple):
     changing: np.ndarray  # (r,) coordinates with which the precision of the data changes
     rates: np.ndarray  # (r, K), of each effect
     changing_bounded: np.ndarray  # (r,) whether these are of scales with an upper bound
-    shares: (
-        np.ndarray
-    )  # (J,) of it that change, if its scale is 1; 0 for the axis of a sum that is held near 0
+    shares: np.ndarray  # (J,) of it that change, if v is 0; 0 for the axis of a sum that is held near 0
 
 
 def share_at(log_scale: float, shares: np.ndarray) -> np.ndarray:
