@@ -1714,8 +1714,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/fields/effects_search.py",
-        "for k, bounded in of_errors if not apart else []:",
-        "for k, bounded in []:",
+        "for k, bounded, ends in of_errors if not apart else []:",
+        "for k, bounded, ends in []:",
         unit("test_correlated_effects", "test_the_scale_of_errors_changes_a_share_of_what_data_tell"),
     ),
     Mutation(

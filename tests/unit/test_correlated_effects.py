@@ -674,30 +674,10 @@ def test_a_share_that_misleads_far_from_the_mode_is_left_out(centred: bool) -> N
     assert not len(law.changing)
 
 
-TWO_OUTCOMES = """
-data { int J; int n; row_vector[n] t; matrix[J, n] y; matrix[J, n] w; }
-parameters {
-  vector[4] b; vector<lower=0>[4] s; cholesky_factor_corr[4] L; matrix[4, J] z;
-  real<lower=0> error_y; real<lower=0> error_w;
-}
-model {
-  matrix[4, J] u = diag_pre_multiply(s, L) * z;
-  b ~ normal(0, 3); s ~ std_normal(); L ~ lkj_corr_cholesky(1); to_vector(z) ~ std_normal();
-  error_y ~ std_normal(); error_w ~ std_normal();
-  for (j in 1:J) {
-    y[j] ~ normal(b[1] + u[1, j] + (b[2] + u[2, j]) * t, error_y);
-    w[j] ~ normal(b[3] + u[3, j] + (b[4] + u[4, j]) * t, error_w);
-  }
-}
-"""
-
-
 def test_means_and_scales_of_four_effects_are_not_four_groups() -> None:
     """Entries of both are tied by their index, like two effects of each of four groups."""
-    rng = np.random.default_rng(7)
-    t, u = np.linspace(-1.0, 1.0, 5), rng.normal(size=(4, 20, 1))
-    y, w = (u[i] + u[i + 1] * t + 0.5 * rng.normal(size=(20, 5)) for i in (0, 2))
-    rows, _, names = find(TWO_OUTCOMES, {"J": 20, "n": 5, "t": t, "y": y, "w": w}, unit=0.2)
+    model = MODELS["two_outcomes"]
+    rows, _, names = find(model.program, model.data(20), unit=0.2)
     (law,) = effects_of(rows)
     assert law.own.shape == (20, 4)
     assert {names[i].partition(".")[0] for i in law.heads} == {"s", "L"}

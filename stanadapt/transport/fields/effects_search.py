@@ -378,12 +378,16 @@ def _right_guess(
 
     held = np.zeros(len(here), bool)
 
+    def log_ratio(end: np.ndarray, k: int, bounded: bool) -> float:
+        """Of the scale `k` at the end of a move."""
+        return float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0])
+
     def explains(roles: Roles, data: np.ndarray, k: int, rate: float = 0.0, bounded: bool = False) -> bool:
         """Whether a guess says how blocks change when `k` moves: as scales of effects do, or with a rate, but
         for those that are held.
         """
         for end, block in moved[k]:
-            factor = np.exp(rate * float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0]))
+            factor = np.exp(rate * log_ratio(end, k, bounded))
             left = ((roles.blocks(end, factor * data) - block) / size)[~held]
             change = ((block - here) / size)[~held]
             if not np.linalg.norm(left) <= _WRONG * np.linalg.norm(change):
@@ -422,37 +426,34 @@ def _right_guess(
     changes = [(k, rate * alike, bounded) for k, (rate, bounded) in known.items()]
     shares = np.where(held, 0.0, 1.0)
     if not held.any() and all(rate != OF_LOG_SCALE for rate, _ in known.values()):
-        of_errors = [(k, bounded) for k, rate, bounded in forms if rate == OF_LOG_SCALE]
-        told = [
-            (k, _effects_told_by(roles, x, data, moved[k], k, bounded), bounded) for k, bounded in of_errors
+        of_errors = [
+            (k, bounded, [(log_ratio(end, k, bounded), roles.data(end, block)) for end, block in moved[k]])
+            for k, rate, bounded in forms
+            if rate == OF_LOG_SCALE
         ]
+        told = [(k, _effects_told_by(data, ends), bounded) for k, bounded, ends in of_errors]
         apart = [(k, OF_LOG_SCALE * effects, bounded) for k, effects, bounded in told if effects is not None]
         changes += apart
-        for k, bounded in of_errors if not apart else []:
-            part = _share(roles, x, data, moved[k], k, bounded)
+        for k, bounded, ends in of_errors if not apart else []:
+            part = _share(roles.root(x), data, ends)
             if part is not None:
-                changes, shares = [(k, OF_LOG_SCALE * alike, bounded)], part
+                changes = [(k, OF_LOG_SCALE * alike, bounded)]
+                shares = share_at(-float(log_of_scales(bounded, x[[k]])[0]), part)
                 break
     changing = np.array([k for k, _, _ in changes], np.int64)
     rates = np.array([rates for _, rates, _ in changes]).reshape(len(changes), len(alike))
     return roles, changing, rates, np.array([bounded for _, _, bounded in changes], bool), shares
 
 
-def _effects_told_by(
-    roles: Roles,
-    x: np.ndarray,
-    data: np.ndarray,
-    moved: list[tuple[np.ndarray, np.ndarray]],
-    k: int,
-    bounded: bool,
-) -> np.ndarray | None:
-    """1 for the effects (K,) that data with errors of the scale `k` tell, and 0 for those that others tell,
-    where there are some of both; else None. Such are effects in two outcomes, with errors of their own.
+def _effects_told_by(data: np.ndarray, ends: list[tuple[float, np.ndarray]]) -> np.ndarray | None:
+    """1 for the effects (K,) that data with errors of one scale tell, and 0 for those that others tell, where
+    there are some of both; else None. Such are effects in two outcomes, with errors of their own.
+
+    `ends` are log ratios of the scale, and the data's precision there, which is `data` (J, K, K) elsewhere.
     """
     found = None
-    for end, block in moved:
-        log_f = OF_LOG_SCALE * float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0])
-        there = roles.data(end, block)
+    for log_ratio, there in ends:
+        log_f = OF_LOG_SCALE * log_ratio
         sizes, those = (np.abs(np.diagonal(one, axis1=1, axis2=2)).sum(axis=0) for one in (data, there))
         if not (np.all(sizes > 0.0) and np.all(those > 0.0)):
             return None
@@ -464,25 +465,16 @@ def _effects_told_by(
     return found if found is not None and 0.0 < found.mean() < 1.0 else None
 
 
-def _share(
-    roles: Roles,
-    x: np.ndarray,
-    data: np.ndarray,
-    moved: list[tuple[np.ndarray, np.ndarray]],
-    k: int,
-    bounded: bool,
-) -> np.ndarray | None:
-    """The shares (J,) of the data's precision that change with the scale `k` of errors; None if it is none.
+def _share(root: np.ndarray, data: np.ndarray, ends: list[tuple[float, np.ndarray]]) -> np.ndarray | None:
+    """The shares (J,) of the data's precision that change with a scale of errors; None if it is none.
 
     Where effects are in several likelihoods, of measurements and of events say, D = A / sigma² + B. Then A is
     the same from either end of a move, and the shares are those of A in D, in the prior's scales of effects,
-    if sigma is 1.
+    whose covariance has the `root` (K, K). `data` and `ends` as `_effects_told_by` has them.
     """
-    root, parts = roles.root(x), []
-    for end, block in moved:
-        log_ratio = float(np.diff(log_of_scales(bounded, np.array([x[k], end[k]])))[0])
-        change = roles.data(end, block) - data
-        parts.append(root.T @ change @ root / np.expm1(OF_LOG_SCALE * log_ratio))
+    parts = []
+    for log_ratio, there in ends:
+        parts.append(root.T @ (there - data) @ root / np.expm1(OF_LOG_SCALE * log_ratio))
     if len(parts) < 2 or not np.linalg.norm(parts[1] - parts[0]) <= _WRONG * np.linalg.norm(parts[0]):
         return None
     changing, whole = parts[0], root.T @ data @ root
@@ -491,9 +483,7 @@ def _share(
         [np.clip(part / of, 0.0, 1.0) if of > 0.0 else 1.0 for part, of in zip(*sizes, strict=True)]
     )
     left = changing - shares[:, None, None] * whole
-    if np.linalg.norm(left) > _MOSTLY * np.linalg.norm(changing):
-        return None
-    return share_at(-float(log_of_scales(bounded, x[[k]])[0]), shares)
+    return None if np.linalg.norm(left) > _MOSTLY * np.linalg.norm(changing) else shares
 
 
 def _with_units(
