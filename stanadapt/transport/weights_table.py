@@ -65,19 +65,24 @@ class Weights(NamedTuple):
 
     def log_scales(self, theta: np.ndarray) -> tuple[np.ndarray, float]:
         """log s (K,), 0 for coefficients without a scale, and log f, at the heads `theta` (m,)."""
-        first, heads = np.zeros(len(self.own)), self.heads
-        shared = dict.fromkeys((ALL, LIMITS, ERROR), 0.0)
+        log_scales, log_f = self.log_scales_at_all(theta[None])
+        return log_scales[0], float(log_f[0])
+
+    def log_scales_at_all(self, thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`log_scales` at heads (n, m): (n, K) and (n,)."""
+        n, heads = len(thetas), self.heads
+        first, shared = np.zeros((len(self.own), n)), {key: np.zeros(n) for key in (ALL, LIMITS, ERROR)}
         for curve in self.curves:
-            value = float(curve.value(theta[np.searchsorted(heads, curve.head)]))
-            if curve.target < 0:
-                shared[curve.target] += value
-            else:
-                first[curve.target] += value
+            of_what = shared if curve.target < 0 else first
+            of_what[curve.target] += curve.value(thetas[:, np.searchsorted(heads, curve.head)])
         if self.norms.any():
             first = first - 0.5 * np.log(self.norms @ np.exp(2.0 * first))
-        both = self.offsets + np.array([first + shared[ALL], np.full(len(first), shared[LIMITS])])
-        log_scales = -0.5 * np.logaddexp(*(-2.0 * both))
-        return np.where(self.is_weight, log_scales, 0.0), shared[ERROR]
+        first, limits = (
+            first + shared[ALL] + self.offsets[0, :, None],
+            self.offsets[1, :, None] + shared[LIMITS],
+        )
+        log_scales = -0.5 * np.logaddexp(-2.0 * first, -2.0 * limits)
+        return np.where(self.is_weight[:, None], log_scales, 0.0).T, shared[ERROR]
 
     def log_deviations(self, theta: np.ndarray) -> np.ndarray:
         """The log standard deviations (K,) of the coordinates w given the heads `theta` (m,)."""

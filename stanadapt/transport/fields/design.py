@@ -40,6 +40,7 @@ _TOO_LOW = -2.0 * LOWEST  # and, by a law that is off, where no mode is looked f
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
 _LOOKS = 20  # that tell whether a law is near
+_DRAWS = 8  # that tell the standard deviations of the latents at a mode
 # Points that are added before the law is fitted anew, modes that are looked for, and how far these are from
 # each other, in standard deviations of the heads.
 _MOST_ADDED, _MOST_TRIED, _APART = 24, 48, 0.5
@@ -62,7 +63,8 @@ class Design:
     def __init__(self, precision: Precision, place: HeadPosterior) -> None:
         """With the place of the heads alone."""
         self.precision, self.place = precision, place
-        self._thetas, self._modes = [place.theta], [place.mode]
+        self._thetas, self._modes = place.theta[None], [place.mode]
+        self._deviations: list[np.ndarray] = []  # of the first modes, which have been asked for
         self.axes = np.zeros(
             (len(place.theta),) * 2
         )  # of bumps of a dense law, in units; 0 before there are any
@@ -75,7 +77,14 @@ class Design:
 
     def points(self) -> tuple[np.ndarray, list[LatentMode]]:
         """The heads (p, m) and the modes; the first is the place of the heads."""
-        return np.array(self._thetas).reshape(len(self._modes), -1), self._modes
+        return self._thetas, self._modes
+
+    def deviations(self) -> np.ndarray:
+        """The standard deviations (p, n) of the latents at the modes, about: from a few draws."""
+        n, known = len(self.precision.latents), len(self._deviations)
+        normal = np.random.default_rng(2).standard_normal((n, _DRAWS))  # no random numbers of the chain
+        self._deviations += [_deviations_at(mode, normal) for mode in self._modes[known:]]
+        return np.array(self._deviations)
 
     def middle(self) -> RidgePoint:
         """The point of all ridges in the middle."""
@@ -94,13 +103,20 @@ class Design:
 
     def nearest(self, theta: np.ndarray) -> LatentMode:
         """The mode at the nearest heads."""
-        away = np.linalg.solve(self.place.root, (np.array(self._thetas) - theta).T)
+        away = np.linalg.solve(self.place.root, (self._thetas - theta).T)
         return self._modes[int(np.square(away).sum(axis=0).argmin())]
 
     def keep(self, theta: np.ndarray, mode: LatentMode) -> None:
         """Add a mode that is known."""
-        self._thetas.append(theta)
+        self._thetas = np.concatenate((self._thetas, theta[None]))
         self._modes.append(mode)
+
+
+def _deviations_at(mode: LatentMode, normal: np.ndarray) -> np.ndarray:
+    """The standard deviations of the latents (n,) at a mode, about: from draws that are `normal` (n, k)."""
+    factor = mode.factor
+    whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * normal)
+    return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
 
 
 def find_design(precision: Precision, place: HeadPosterior, *, tails: bool = True) -> Design:

@@ -160,15 +160,15 @@ def _approach(precision: Precision, x: np.ndarray, factor: Factor) -> np.ndarray
     latents, x = precision.latents, x.copy()
     nearly = _CLOSE * (_NEARLY_DENSE if precision.dense else _NEARLY_SPARSE)
     logp, score = precision.density(x)
-    steps: list[tuple[np.ndarray, np.ndarray]] = []
+    steps: list[tuple[np.ndarray, np.ndarray, float]] = []  # with changes of the score, and their products
     for _ in range(_APPROACHES if np.isfinite(logp) else 0):
         move, shares = score[latents], []
-        for step, change in reversed(steps):
-            shares.append((step @ move) / (step @ change))
+        for step, change, product in reversed(steps):
+            shares.append((step @ move) / product)
             move = move - shares[-1] * change
         move = factor.solve(move)
-        for (step, change), share in zip(steps, reversed(shares), strict=True):
-            move = move + (share - (change @ move) / (step @ change)) * step
+        for (step, change, product), share in zip(steps, reversed(shares), strict=True):
+            move = move + (share - (change @ move) / product) * step
         promise = float(move @ score[latents])
         if promise < nearly:
             break
@@ -179,7 +179,8 @@ def _approach(precision: Precision, x: np.ndarray, factor: Factor) -> np.ndarray
         share, y, logp_y, score_y = risen
         change = (score - score_y)[latents]
         if move @ change > 0.0:
-            steps.append((share * move, change))
+            step = share * move
+            steps.append((step, change, step @ change))
         x, logp, score = y, logp_y, score_y
     return x
 

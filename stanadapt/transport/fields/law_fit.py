@@ -21,7 +21,7 @@ from .dense import dense_precision, find_frame
 from .design import Design
 from .heads import MOST_HEADS
 from .laplace import HeadPosterior, LatentMode
-from .least_squares import weighted_least_squares
+from .least_squares import products_of_pairs, weighted_least_squares
 from .level import Level
 from .precision import Precision
 
@@ -37,7 +37,6 @@ _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so tha
 _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
 _RIDGE, _CUTOFF = 1e-7, 1e-6
 _CUTOFF_SMOOTH = 1e-3  # so that a law does not swing between points that are near each other, or few
-_DRAWS = 8
 _COLUMNS = 60  # about so many tell the rates
 _CHUNK = 2_000  # columns that are fitted at once
 _NOTHING = 0.02  # an entry of a dense factor with a smaller effect, in z, at all points is left out
@@ -80,7 +79,6 @@ def fit_law(
     unit, own = precision.density.unit, precision.latents
     heads, scales = unit[precision.heads], unit[own]
     columns, later, entries = _entries_below([mode.factor.lower for mode in modes])
-    normal = np.random.default_rng(2).standard_normal((own.size, _DRAWS))  # no random numbers of the chain
     scaled = Regressions(
         thetas * heads,
         np.array([mode.logp for mode in modes]) - place.mode.logp,
@@ -89,7 +87,7 @@ def fit_law(
         entries,
         np.searchsorted(columns, np.arange(own.size + 1)),
         later,
-        np.array([_deviations(mode, normal) for mode in modes]),
+        design.deviations(),
     )
     spread = np.sqrt(np.square(place.root).sum(axis=1)) * heads
     law = fit_regressions(scaled, precision.heads, own, spread, before=before, smooth=smooth)
@@ -257,13 +255,6 @@ def _entries_below(lowers: list[sparse.csc_array]) -> tuple[np.ndarray, np.ndarr
     return found // n, found % n, entries
 
 
-def _deviations(mode: LatentMode, normal: np.ndarray) -> np.ndarray:
-    """The standard deviations of the latents (n,) at a mode, about: from draws that are `normal` (n, k)."""
-    factor = mode.factor
-    whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * normal)
-    return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
-
-
 def _chosen_features(m: int, *, differences: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which features s, a and G are combinations of (field.py has their order).
 
@@ -351,8 +342,7 @@ def _fit(
     q = terms.shape[1]
     found, penalty = np.empty((n, q)), np.full(q, _RIDGE * p)
     penalty[0] = 0.0
-    upper = np.triu_indices(q)
-    products = terms[:, upper[0]] * terms[:, upper[1]]
+    products = products_of_pairs(terms)
     for start in range(0, n, _CHUNK):
         part = slice(start, start + _CHUNK)
         relative = weights[:, part].T  # a latent's weights are relative to the middle of the design

@@ -11,13 +11,24 @@ from ...kinds import Matrix
 _LEAST_PIVOT = 1e-14
 
 
+def products_of_pairs(terms: np.ndarray) -> np.ndarray:
+    """The products (p, q (q + 1) / 2) of pairs of `terms` (p, q), in the order of `numpy.triu_indices`."""
+    columns = np.ascontiguousarray(terms.T)
+    q, p = columns.shape
+    products, first = np.empty((q * (q + 1) // 2, p)), 0
+    for k in range(q):  # picking both terms of all pairs first would take three times the memory
+        np.multiply(columns[k], columns[k:], out=products[first : first + q - k])
+        first += q - k
+    return products.T
+
+
 def weighted_least_squares(
     terms: np.ndarray, products: np.ndarray, weights: np.ndarray, penalty: np.ndarray, wanted: np.ndarray
 ) -> np.ndarray:
     """Coefficients (n, q) that explain each row of `wanted` (n, p) by `terms` (p, q), with weights (n, p).
 
-    `products` (p, q (q + 1) / 2) are those of pairs of terms, in the order of `numpy.triu_indices`, so that
-    the normal equations of all rows are one product of matrices. A second solution, for what the first one
+    `products` (p, q (q + 1) / 2) are the `products_of_pairs` of the terms, so that the normal equations of
+    all rows are one product of matrices. A second solution, for what the first one
     leaves, has the digits that these lose.
     """
     roots, sizes = weights @ products, np.empty((len(weights), len(penalty)))

@@ -77,12 +77,18 @@ class Precision:
             at = np.flatnonzero(columns == j)
             self._probes.append((np.array([j]), at, rows[at]))
         self._from_alone = alone[columns] & ~alone[rows]
+        self._directions = np.zeros((len(self._probes), d))
+        for direction, (members, _, _) in zip(self._directions, self._probes, strict=True):
+            direction[self.latents[members]] = 1.0
         background = np.zeros((len(order), len(coupling.levels)))
         place = np.full(d, -1)
         place[self.latents] = np.arange(len(order))
         for b, (members, level) in enumerate(zip(coupling.members, coupling.levels, strict=True)):
             background[place[members], b] = np.sqrt(level) * density.unit[members]
         self.background = background
+        self._in_probes = np.array(
+            [background @ background[members].sum(axis=0) for members, _, _ in self._probes]
+        )
 
     @property
     def cost(self) -> int:
@@ -94,16 +100,14 @@ class Precision:
 
         With the `score` (d,) there, one-sided differences take half as many gradients as central ones.
         """
-        data, directions = np.zeros(self._empty.nnz), np.zeros((len(self._probes), x.size))
+        data = np.zeros(self._empty.nnz)
         here = score if self.dense or self.quadratic else None
-        for direction, (members, _, _) in zip(directions, self._probes, strict=True):
-            direction[self.latents[members]] = 1.0
-        products = self.density.curvatures(x, directions, here)
+        products = self.density.curvatures(x, self._directions, here)
         if np.isnan(products).any():
             return None
-        for product, (members, at, rows) in zip(products, self._probes, strict=True):
-            v = product[self.latents] - self.background @ (self.background[members].sum(axis=0))
-            data[at] = v[rows]
+        of_latents = products[:, self.latents] - self._in_probes
+        for product, (_, at, rows) in zip(of_latents, self._probes, strict=True):
+            data[at] = product[rows]
         # A probe sees the rows of latents without a colour as sums: their own columns have the entries.
         data[self._transpose[self._from_alone]] = data[self._from_alone]
         matrix = copy.copy(self._empty)  # SciPy would look at all places again

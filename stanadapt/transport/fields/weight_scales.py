@@ -192,9 +192,8 @@ def largest_error(
     law = Weights(
         own, own >= 0, np.zeros((2, k)), *found[:2], np.zeros((k, k)), nothing, own[:0], nothing, found.curves
     )
-    off = 0.0
-    for point, c, log_value in zip(points[known], change[known], log_f[known], strict=True):
-        told, error = law.log_scales(point[law.heads])
-        size = data * np.exp(2.0 * c + log_value)
-        off = max(off, float((np.abs(told - c) * size / (1.0 + size)).max()), abs(error - log_value))
-    return off
+    change, log_f = change[known], log_f[known]
+    told, errors = law.log_scales_at_all(points[known][:, law.heads])
+    size = data * np.exp(2.0 * change + log_f[:, None])
+    off = np.abs(told - change) * size / (1.0 + size)
+    return float(max(off.max(initial=0.0), np.abs(errors - log_f).max(initial=0.0)))
