@@ -1596,6 +1596,24 @@ MUTATIONS = [
         unit("test_python_target", "test_a_gradient_that_is_not_there_has_no_density_and_is_not_counted"),
     ),
     Mutation(
+        "transport/fields/design.py",
+        "for mode in self._modes[known:]]",
+        "for mode in self._modes[:1]]",
+        unit("test_field_learning", "test_deviations_are_those_of_all_modes_of_a_design_that_has_grown"),
+    ),
+    Mutation(
+        "transport/fields/precision.py",
+        "products[:, self.latents] - self._in_probes",
+        "products[:, self.latents]",
+        unit("test_field_learning", "test_precision_and_factor_are_those_of_the_dense_hessian"),
+    ),
+    Mutation(
+        "transport/fields/least_squares.py",
+        "np.multiply(columns[k], columns[k:], out",
+        "np.multiply(columns[0], columns[k:], out",
+        unit("test_field_learning", "test_normal_equations_give_what_least_squares_do"),
+    ),
+    Mutation(
         "transport/fields/least_squares.py",
         "    for _ in range(2):",
         "    for _ in range(1):",

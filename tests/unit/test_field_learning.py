@@ -25,7 +25,7 @@ from stanadapt.transport.fields.head_law import head_coordinates, learn_head_law
 from stanadapt.transport.fields.heads import HEAD, MOST_HEADS, choose_heads, strengths_of
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
-from stanadapt.transport.fields.least_squares import weighted_least_squares
+from stanadapt.transport.fields.least_squares import products_of_pairs, weighted_least_squares
 from stanadapt.transport.fields.precision import Precision
 from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple
 from stanadapt.transport.fields.rotation_search import find_rotations
@@ -614,6 +614,24 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     assert widen_design(design, fit_law(precision, place, design), coordinates_of(design), rng) <= 2
 
 
+def test_deviations_are_those_of_all_modes_of_a_design_that_has_grown() -> None:
+    precision = precision_of(Walk(DATA))
+    place = find_place(precision, START / UNIT)
+    assert place is not None
+    design, again = Design(precision, place), Design(precision, place)
+    assert design.deviations().shape == (1, len(precision.latents))
+    for step in (-1.0, 1.0):
+        theta = place.theta + place.root @ [step]
+        mode = design.add(theta, place.mode)
+        assert mode is not None
+        again.keep(theta, mode)
+    np.testing.assert_array_equal(design.deviations(), again.deviations())
+    for row, mode in zip(design.deviations(), design.points()[1], strict=True):
+        root = np.linalg.inv(mode.factor.lower.toarray() * np.sqrt(mode.factor.pivots))
+        ratios = row / np.sqrt(np.square(root).sum(axis=0))
+        assert 0.8 < np.sqrt(np.square(ratios).mean()) < 1.25
+
+
 def test_a_design_grows_first_where_its_law_is_off_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """Points near each other would teach the law the same, and one far out nothing that matters."""
     precision = precision_of(Walk(DATA))
@@ -822,8 +840,9 @@ def test_normal_equations_give_what_least_squares_do() -> None:
     weights = np.exp(8.0 * rng.normal(size=(5, 60)))
     wanted = rng.normal(size=(5, 60))
     penalty = np.append(0.0, np.full(12, 1e-7 * 60))
-    upper = np.triu_indices(13)
-    found = weighted_least_squares(terms, terms[:, upper[0]] * terms[:, upper[1]], weights, penalty, wanted)
+    products, upper = products_of_pairs(terms), np.triu_indices(13)
+    np.testing.assert_array_equal(products, terms[:, upper[0]] * terms[:, upper[1]])
+    found = weighted_least_squares(terms, products, weights, penalty, wanted)
     for weight, row, own in zip(weights, wanted, found, strict=True):
         rows = np.concatenate((np.sqrt(weight)[:, None] * terms, np.diag(np.sqrt(penalty))))
         right = np.append(np.sqrt(weight) * row, np.zeros(13))

@@ -28,8 +28,8 @@ def weighted_least_squares(
     """Coefficients (n, q) that explain each row of `wanted` (n, p) by `terms` (p, q), with weights (n, p).
 
     `products` (p, q (q + 1) / 2) are the `products_of_pairs` of the terms, so that the normal equations of
-    all rows are one product of matrices. A second solution, for what the first one
-    leaves, has the digits that these lose.
+    all rows are one product of matrices. A second solution, for what the first one leaves, has the digits
+    that these lose.
     """
     roots, sizes = weights @ products, np.empty((len(weights), len(penalty)))
     _factorise(roots, penalty, sizes)

@@ -86,6 +86,7 @@ class Precision:
         for b, (members, level) in enumerate(zip(coupling.members, coupling.levels, strict=True)):
             background[place[members], b] = np.sqrt(level) * density.unit[members]
         self.background = background
+        # What the background adds to the product of the precision with each probe: it is the same everywhere.
         self._in_probes = np.array(
             [background @ background[members].sum(axis=0) for members, _, _ in self._probes]
         )
