@@ -68,14 +68,13 @@ class Precision:
         colour_of = np.full(len(order), -1)
         colour_of[: len(narrow)] = _colours_of_most(between)[permuted]
         alone = colour_of < 0
-        inside = ~alone[rows] & ~alone[columns]
+        probe_of = np.where(alone, colour_of.max(initial=-1) + np.cumsum(alone), colour_of)
+        n_probes = probe_of.max(initial=-1) + 1
+        seen = np.flatnonzero(alone[columns] | ~alone[rows])
+        of_probes = _by_number(probe_of, n_probes), _by_number(probe_of[columns[seen]], n_probes)
         self._probes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # members, places, rows
-        for colour in range(colour_of.max(initial=-1) + 1):
-            at = np.flatnonzero(inside & (colour_of[columns] == colour))
-            self._probes.append((np.flatnonzero(colour_of == colour), at, rows[at]))
-        for j in np.flatnonzero(alone):
-            at = np.flatnonzero(columns == j)
-            self._probes.append((np.array([j]), at, rows[at]))
+        for own, at in zip(*of_probes, strict=True):
+            self._probes.append((own, seen[at], rows[seen[at]]))
         self._from_alone = alone[columns] & ~alone[rows]
         self._directions = np.zeros((len(self._probes), d))
         for direction, (members, _, _) in zip(self._directions, self._probes, strict=True):
@@ -179,6 +178,11 @@ def _colours_of_most(pattern: sparse.csc_matrix) -> np.ndarray:
     found = np.full(len(degrees), -1)
     found[rest] = of_rest
     return found
+
+
+def _by_number(numbers: np.ndarray, n: int) -> list[np.ndarray]:
+    """Where each of the numbers from 0 to `n` - 1 stands among `numbers`, in order."""
+    return np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers, minlength=n)))[:-1]
 
 
 def _transposed_places(pattern: sparse.csc_matrix) -> np.ndarray:
