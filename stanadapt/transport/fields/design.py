@@ -116,7 +116,7 @@ def _deviations_at(mode: LatentMode, normal: np.ndarray) -> np.ndarray:
     """The standard deviations of the latents (n,) at a mode, about: from draws that are `normal` (n, k)."""
     factor = mode.factor
     whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * normal)
-    return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
+    return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))
 
 
 def find_design(precision: Precision, place: HeadPosterior, *, tails: bool = True) -> Design:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
@@ -19,14 +19,14 @@ class Factor(NamedTuple):
 
     lower: sparse.csc_array  # (n, n) L with a unit diagonal
     pivots: np.ndarray  # (n,) D
-    solver: object  # of SciPy
+    solver: Any  # of SciPy, which has no name for its type
     carried: np.ndarray  # (n, b) Q^-1 B, where the background is B B^T
     inner: np.ndarray  # (b, b) I + B^T Q^-1 B
     background: np.ndarray  # (n, b) B
 
     def solve(self, v: np.ndarray) -> np.ndarray:
         """(Q + B B^T)^-1 v, by the formula of Woodbury."""
-        found = self.solver.solve(v)  # type: ignore[attr-defined]
+        found = self.solver.solve(v)
         if self.inner.size:
             found = found - self.carried @ np.linalg.solve(self.inner, self.background.T @ found)
         return np.asarray(found)
@@ -77,8 +77,7 @@ class Precision:
             self._probes.append((own, seen[at], rows[seen[at]]))
         self._from_alone = alone[columns] & ~alone[rows]
         self._directions = np.zeros((len(self._probes), d))
-        for direction, (members, _, _) in zip(self._directions, self._probes, strict=True):
-            direction[self.latents[members]] = 1.0
+        self._directions[probe_of, self.latents] = 1.0
         background = np.zeros((len(order), len(coupling.levels)))
         place = np.full(d, -1)
         place[self.latents] = np.arange(len(order))

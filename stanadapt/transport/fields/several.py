@@ -656,8 +656,7 @@ class _Restricted:
 
     def at_all(self, points: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """The log densities (n,) at points (n, k), whose scores are written."""
-        whole = np.empty((len(points), len(self._x)))
-        whole[:] = self._x
+        whole = np.repeat(self._x[None], len(points), axis=0)
         whole[:, self._places] = points / self._unit
         found, of_whole = self._density.at_all(whole)
         if self._hold is not None:
