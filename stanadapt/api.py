@@ -171,7 +171,8 @@ def sample(
     Where it goes
     -------------
     workers
-        Number of chains that run at the same time; by default the number of cores.
+        Number of chains that run at the same time; by default the number of cores. They run in threads.
+        Chains that learn for long do so in processes, which later runs of the session find ready.
     cluster
         A `dask.distributed.Client`, or the address of a scheduler. The chains run there, in segments.
     progress

@@ -18,6 +18,7 @@ import pytest
 import proof
 from stanadapt import check
 from stanadapt.numerics.blas import one_thread
+from stanadapt.run.workers import migration
 from stanadapt.run.workers.processes import Processes
 from stanadapt.run.workers.threads import Threads
 
@@ -72,6 +73,14 @@ def _interrupts_are_not_ignored() -> None:
 def _blas_as_in_chains() -> Iterator[None]:
     """One thread, for tests that run kernels and fits without the runner: more only wait for each other."""
     with one_thread():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _chains_stay_in_threads() -> Iterator[None]:
+    """Whether chains learn for long enough to be worth processes is the clock's doing."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(migration, "PATIENCE_SECONDS", float("inf"))
         yield
 
 

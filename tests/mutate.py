@@ -1959,6 +1959,24 @@ MUTATIONS = [
         "return None",
         unit("test_directions", "test_a_walk_beside_a_direction_has_a_field_alone"),
     ),
+    Mutation(
+        "run/workers/board.py",
+        "        if before[-1, 0]:\n            self.stop()",
+        "        if before[-1, 0]:\n            pass",
+        ("end_to_end/test_migration.py::test_a_stop_while_the_board_moves_is_not_lost",),
+    ),
+    Mutation(
+        "run/workers/process_pool.py",
+        "return os.getpid(), folder, dict(os.environ)",
+        "return os.getpid(), folder, {}",
+        ("end_to_end/test_migration.py::test_processes_are_kept_for_runs_that_would_start_the_same",),
+    ),
+    Mutation(
+        "run/chain.py",
+        "            self._keep(warm_up)\n            self._set_down()\n            yield",
+        "            self._set_down()\n            yield",
+        unit("test_chain", "test_a_chain_that_waits_for_another_one_to_learn_gives_way"),
+    ),
 ]
 
 

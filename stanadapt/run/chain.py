@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import abc
 import copy
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -35,7 +36,7 @@ from ..trace import Trace, empty_trace
 from ..transport.learning import describe
 from ..transport.map_table import no_transport
 from .draws import ChainResult, Draws
-from .guard import Guard, StoppedError, is_slow
+from .guard import Guard, StoppedError
 from .inits import Init, Start, find
 from .job import Job
 from .together import Taught, learn_together
@@ -47,7 +48,10 @@ _BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
 _GENERATED_BLOCK = 1_000  # draws of a model without parameters
 _NOTES = 50  # of the history over warm-up; fewer where a spectrum of (d, d) is dear
 _NOTE_EVERY = 50  # iterations at least; to leave and enter compiled code takes as long as some tens of them
+_SHORT_SECONDS = 1e-4  # of an evaluation; as long as what Python does beside it while a chain learns
 SPECTRUM_LIMIT = 1_000  # dimension above which spectra of (d, d) are left out
+
+_learning = threading.Lock()  # held by the chain of this process that learns
 
 
 class Chain(abc.ABC):
@@ -78,6 +82,7 @@ class Chain(abc.ABC):
         self.write_warmup = self.write_values if warmup is None else self.model.writer(gq_seed ^ 1)
         self.draws, self.warmup = draws, warmup
         self.goal = draws.rows
+        self.learning_seconds = 0.0  # so far, with Python's lock held
 
     def blocks(self) -> Iterator[None]:
         """Run the chain; yields now and then, so that another one can have its turn."""
@@ -259,7 +264,7 @@ class KernelChain(Chain):
         )
         marks = _note_marks(job.warmup, d)
         apart = not learn_together(job)
-        while warm_up.n_left or ((apart or warm_up.place.stage < 0) and warm_up.next_stage()):
+        while warm_up.n_left or ((apart or warm_up.place.stage < 0) and (yield from self._learn(warm_up))):
             end = min([value.done + warm_up.n_left, *[mark for mark in marks if mark > value.done]])
             while value.done < end:
                 trace = self._room(end - value.done)
@@ -274,6 +279,25 @@ class KernelChain(Chain):
         self._keep(warm_up)
         if apart or not value.is_waiting:
             value.warmup_iterations, value.done = value.done, job.warmup
+
+    def _learn(self, warm_up: WarmUp) -> Generator[None, None, bool]:
+        """Enter the next stage of warm-up, if there is one; yields while this has to wait.
+
+        Where evaluations are short, chains of a process learn one after another: Python's lock would go to
+        and fro between them with each evaluation.
+        """
+        is_alone = self.guard.seconds < _SHORT_SECONDS
+        while is_alone and not _learning.acquire(timeout=_BLOCK_SECONDS):
+            self._keep(warm_up)
+            self._set_down()
+            yield
+        began = time.perf_counter()
+        try:
+            return warm_up.next_stage()
+        finally:
+            self.learning_seconds += time.perf_counter() - began
+            if is_alone:
+                _learning.release()
 
     def _keep(self, warm_up: WarmUp) -> None:
         """Take over what warm-up has come to."""
@@ -313,7 +337,7 @@ class KernelChain(Chain):
         spent = time.perf_counter() - began
         self.step_seconds = spent / n
         self.guard.raise_pending()
-        self.guard.is_slow = is_slow(spent / max(1, int(trace.n_steps.sum())))
+        self.guard.note(spent / max(1, int(trace.n_steps.sum())))
         if draws is not None:
             rows = slice(-(offset + 1) % self.job.thin, None, self.job.thin)
             draws.write(write_values, trace, rows, offset)

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..model.backends.contract import Model
 from ..target import LOG_DENSITY, LOG_DENSITY_GRADIENT, NativeTarget
 
@@ -41,6 +43,7 @@ class Guard:
         self.model, self.stopped = model, stopped
         self.is_slow = True
         self.has_refused = False
+        self.seconds = np.inf  # of an evaluation, by the last ones
         self._has_been_slow = False
         self._pending: BaseException | None = None
         self._own = own = model.target()
@@ -66,6 +69,10 @@ class Guard:
             gradient = gradient and _address(self._gradient)
         return target._replace(log_density=density, log_density_gradient=gradient)
 
+    def note(self, seconds: float) -> None:
+        """Take the mean of many evaluations, instead of the last one."""
+        self.seconds, self.is_slow = seconds, is_slow(seconds)
+
     def raise_pending(self) -> None:
         """See `backends.contract.Model`. Raises StoppedError if an evaluation has been refused."""
         if self._pending is not None:
@@ -83,8 +90,9 @@ class Guard:
                 return _REFUSED
             began = time.perf_counter()
             code = int(call(*arguments))
+            self.seconds = time.perf_counter() - began
             # A density without its gradient may be fast where both are slow.
-            self._has_been_slow = self._has_been_slow or is_slow(time.perf_counter() - began)
+            self._has_been_slow = self._has_been_slow or is_slow(self.seconds)
             self.is_slow = self._has_been_slow
             return code
         except BaseException as error:  # Ctrl-C, where a kernel runs in the main thread

@@ -19,9 +19,9 @@ from programs import WALK
 from stanadapt.result.container import attributes, datasets
 from stanadapt.result.record import RunRecord
 from stanadapt.result.stores.store import Store
+from stanadapt.run import guard
 from stanadapt.run.inits import Init
 from stanadapt.run.rerun import warm_up_again
-from stanadapt.run.workers import turns
 from stanadapt.samplers import windowed
 from stanadapt.target import log_density_gradient
 
@@ -119,7 +119,7 @@ def test_a_search_that_is_cut_off_is_made_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(windowed, "search_field", interrupted)
-        patch.setattr(turns, "is_slow", lambda seconds: True)
+        patch.setattr(guard, "is_slow", lambda seconds: True)
         with contextlib.suppress(KeyboardInterrupt):
             draw(store=tmp_path / "run", **FIELD)
     assert refused == [True]

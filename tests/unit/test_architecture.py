@@ -242,7 +242,7 @@ def test_no_parameter_hides_a_module() -> None:
         ("click", "cli"),
         ("distributed", "run/workers/pools.py many/task.py"),
         ("filelock", "result/stores/run_folder.py"),
-        ("loky", "run/workers/processes.py run/workers/pools.py"),  # chains of a fit, and many fits
+        ("loky", "run/workers/process_pool.py"),
         ("jinja2", "reports"),
         ("matplotlib", "plots result/light_arviz.py"),
         (

@@ -197,3 +197,26 @@ def test_checkpoints_of_earlier_versions_are_read() -> None:
     file = io.BytesIO()
     np.savez(file, tree=np.frombuffer(tree.encode(), np.uint8))
     assert decode(file.getvalue()) == WarmupPlace(1, 2, 3)
+
+
+@pytest.mark.usefixtures("_short_turns")
+def test_a_chain_that_waits_for_another_one_to_learn_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can be written there, and taken up, also before it has learned anything."""
+    posterior, what = stanadapt.Posterior(PROGRAM), job("fisher_hmc")
+    expected = whole(posterior, what)
+    waits = []
+
+    class Busy:
+        def acquire(self, timeout: float) -> bool:
+            waits.append(timeout)
+            return len(waits) % 3 == 0
+
+        def release(self) -> None:
+            pass
+
+    monkeypatch.setattr(chain_module, "_learning", Busy())
+    monkeypatch.setattr(chain_module, "_SHORT_SECONDS", np.inf)
+    result, count = relayed(posterior, what)
+    assert count > 10
+    assert len(waits) > 6
+    assert_equal(expected, result)

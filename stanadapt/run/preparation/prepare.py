@@ -19,6 +19,8 @@ from ..job import Job
 from ..progress import tell
 from ..request import Request
 from ..stopping import Until, check_until
+from ..together import learn_together
+from ..workers.migration import Migration
 from ..workers.processes import Processes, pack
 from ..workers.threads import Threads
 from ..workers.turns import Turns
@@ -86,7 +88,7 @@ def prepare(
     sampler = cast(samplers.Sampler, samplers.sampler(job.method))
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
         warn(f"method={job.method!r}: {advice}")
-    turns = _turns(request, posterior, cluster)
+    turns = _turns(request, job, posterior, cluster)
     compile_steps(job_steps(job, posterior), request.progress, methods=job_methods(job, posterior))
     starts, found = known_modes.hand_over(job, posterior, starts, request.progress)
     return Prepared(posterior, job, starts, turns, notes | found)
@@ -103,7 +105,7 @@ def prepare_again(
     """Prepare a run that has begun already, in a store: its job, its starts and its notes are known."""
     check_memory(posterior, job, request.workers, stays_on_disk(request, job, posterior.description))
     compile_model(posterior, request.progress)
-    turns = _turns(request, posterior, cluster)
+    turns = _turns(request, job, posterior, cluster)
     compile_steps(job_steps(job, posterior), request.progress, methods=job_methods(job, posterior))
     return Prepared(posterior, job, starts, turns, notes)
 
@@ -179,23 +181,30 @@ def _check_goals(request: Request, until: Until, job: Job, posterior: Posterior)
     return job
 
 
-def _turns(request: Request, posterior: Posterior, cluster: Any) -> Turns:
-    """Threads; or processes, where the model is not for threads and several chains run at a time."""
+def _turns(request: Request, job: Job, posterior: Posterior, cluster: Any) -> Turns:
+    """Threads; or processes, where several chains run at a time and the model is not for threads.
+
+    Chains of programs that learn for long do so in processes.
+    """
     if cluster is not None:
         from ..workers.cluster import Cluster
 
         return Cluster.of(cluster, pack(posterior))
     workers = min(request.workers, request.chains)
+    is_daemon = multiprocessing.current_process().daemon
+    is_program = posterior.model.backend in PROGRAM_BACKENDS
     if workers == 1 or posterior.model.thread_safe:
-        return Threads(workers)
-    if multiprocessing.current_process().daemon:
+        learns = not (samplers.is_engine(samplers.sampler(job.method)) or learn_together(job))
+        may_migrate = workers > 1 and learns and is_program and not is_daemon
+        return Migration(workers) if may_migrate else Threads(workers)
+    if is_daemon:
         warn(
             "the chains run one after another: this process is a worker of multiprocessing's, which may not "
             "have processes of its own. A concurrent.futures.ProcessPoolExecutor starts workers that may"
         )
         return Threads(1)
     packed = pack(posterior)
-    if posterior.model.backend in PROGRAM_BACKENDS:
+    if is_program:
         warn(
             f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
             "threads; its chains run in processes."

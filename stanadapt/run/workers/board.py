@@ -21,6 +21,14 @@ class Board:
     def shape(cls, chains: int) -> tuple[int, int]:
         return chains + 1, len(cls.COLUMNS)
 
+    def move(self, rows: np.ndarray) -> None:
+        """Go on in other rows of the same shape. A signal may ask the chains to stop meanwhile."""
+        before = self.rows
+        rows[:] = before
+        self.rows = rows
+        if before[-1, 0]:
+            self.stop()
+
     def post(self, chain: int, *numbers: float) -> None:
         self.rows[chain] = numbers
 

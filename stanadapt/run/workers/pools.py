@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
-from multiprocessing import resource_tracker
 from typing import Any, NamedTuple, Protocol
 
 from ... import check
-from ...child_processes import blocked_signals, end_with_parent, ignore_signals
 from ...errors import ArgumentError, ChainError
 from .pickling import dump
+from .process_pool import ProcessPool, death
 
 _LOOK_SECONDS = 1.0  # how often a cluster is asked for its size
 _HANDSHAKES = 5  # tries to reach a cluster whose answer distributed cannot take
@@ -112,7 +109,7 @@ class LocalProcesses:
 
     def __init__(self, work: Work, workers: int) -> None:
         self.work, self.workers = work, workers
-        self._executor: Any = None
+        self._pool: ProcessPool | None = None
 
     def pack(self, value: Any) -> Any:
         return dump(value)
@@ -121,47 +118,25 @@ class LocalProcesses:
         return 2 * self.workers  # so that none waits for this process
 
     def submit(self, task: Task) -> Future[Any]:
-        with blocked_signals():
-            if self._executor is None:
-                self._executor = self._start()
-        from loky.process_executor import BrokenProcessPool
-
-        future: Future[Any] = Future()
+        if self._pool is None:
+            self._pool = ProcessPool(self.workers)
         try:
-            with blocked_signals():  # the resource tracker undoes the block, in older Pythons
-                future = self._executor.submit(self.work, task)
-        except BrokenProcessPool as error:  # another fit has ended its process
+            return self._pool.submit(self.work, task)
+        except Exception as error:
+            if not death(error):
+                raise
+            future: Future[Any] = Future()  # another fit has ended its process
             future.set_exception(error)
-        return future
+            return future
 
     def loss(self, error: BaseException) -> Loss | None:
-        from loky.process_executor import BrokenProcessPool, ShutdownExecutorError
-
-        if not isinstance(error, BrokenProcessPool | ShutdownExecutorError | CancelledError):
-            return None
-        codes = re.search(r"\{(.*)\}", str(error))
-        reason = (
-            f"a worker process died ({codes[1] if codes else 'no exit code'}): the model crashed in it, or "
-            "memory ran out"
-        )
-        return Loss(reason, is_collective=True, is_curable=True)
+        reason = death(error)
+        return Loss(reason, is_collective=True, is_curable=True) if reason else None
 
     def close(self) -> None:
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=True, kill_workers=True)
-
-    def _start(self) -> Any:
-        from loky import ProcessPoolExecutor
-
-        resource_tracker.ensure_running()
-        return ProcessPoolExecutor(self.workers, initializer=_begin, initargs=(os.getpid(),))
-
-
-def _begin(parent: int) -> None:
-    """In a worker process, before all else."""
-    end_with_parent(parent)
-    ignore_signals()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
 
 
 class ClusterPool:

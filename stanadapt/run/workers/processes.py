@@ -1,32 +1,29 @@
 """Chains in processes: for a model that must not run in threads, or whose code holds Python's lock.
 
-loky's workers start from scratch (no fork) and do not run the user's script again, so a script needs no
-`if __name__ == "__main__"`. The board is a file in memory that all of them map.
+The board is a file in memory that all of them map.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import pickle
-import re
+import shutil
 import tempfile
-from collections.abc import Iterator
-from multiprocessing import resource_tracker
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ... import check
-from ...child_processes import blocked_signals, end_with_parent, ignore_signals
 from ...errors import ArgumentError, ChainError
 from ...model.posterior import Posterior
 from ..job import Job
 from .board import Board
 from .failures import PackedFailure
 from .pickling import dump
+from .process_pool import ProcessPool, death, keep_pool, take_pool
 from .segments import Piece, Segment, SegmentTeam, run_segment
 from .turns import Work
 
@@ -56,49 +53,56 @@ class Processes(NamedTuple):
 
     workers: int
     packed: bytes  # the posterior, as `pack` gives it
+    keeps: bool = False  # whether the processes stay for the next run
 
     @contextlib.contextmanager
-    def team(self, work: Work) -> Iterator[SegmentTeam]:
-        from loky import ProcessPoolExecutor
-        from loky.process_executor import TerminatedWorkerError
-
-        with tempfile.TemporaryDirectory(prefix="stanadapt-") as name:
-            folder = Path(name)
-            (folder / _MODEL).write_bytes(self.packed)
-            rows = np.memmap(folder / _BOARD, mode="w+", shape=Board.shape(work.job.chains), dtype=float)
-            work.board.rows = rows
-            pool = ProcessPoolExecutor(self.workers, initializer=_begin, initargs=(os.getpid(), folder))
-
-            def submit(segment: Segment) -> Any:
-                with blocked_signals():
-                    resource_tracker.ensure_running()  # which undoes the block, in older Pythons
-                with blocked_signals():
-                    return pool.submit(_run, folder, work.job, segment)
-
-            seconds = _KEEPING_SECONDS if work.keeper is not None else np.inf
-            try:
-                yield SegmentTeam(work, submit, self.workers, seconds)
-            except TerminatedWorkerError as error:
-                codes = re.search(r"\{(.*)\}", str(error))
-                raise ChainError(
-                    f"a worker process died ({codes[1] if codes else 'no exit code'}): the model "
-                    "crashed in it, or memory ran out"
-                ) from error
-            finally:
-                pool.shutdown(wait=True, kill_workers=True)
-                work.board.rows = rows.copy()  # the file goes
+    def team(self, work: Work) -> Iterator[ProcessTeam]:
+        pool = take_pool(self.workers) if self.keeps else ProcessPool(self.workers)
+        folder = Path(tempfile.mkdtemp(dir=pool.folder))
+        (folder / _MODEL).write_bytes(self.packed)
+        rows = np.memmap(folder / _BOARD, mode="w+", shape=Board.shape(work.job.chains), dtype=float)
+        work.board.move(rows)
+        seconds = _KEEPING_SECONDS if work.keeper is not None else np.inf
+        is_kept = False
+        try:
+            yield ProcessTeam(work, pool, folder, self.workers, seconds)
+            is_kept = self.keeps
+        except Exception as error:
+            if reason := death(error):
+                raise ChainError(reason) from error
+            raise
+        finally:
+            if not is_kept:
+                pool.close()
+            work.board.move(np.empty(rows.shape))  # the file goes
+            shutil.rmtree(folder, ignore_errors=True)
+            if is_kept:
+                keep_pool(pool)
 
 
-def _begin(parent: int, folder: Path) -> None:
-    """In a worker process, before all else; `folder` holds the board."""
-    end_with_parent(parent, folder)
-    ignore_signals()
+class ProcessTeam(SegmentTeam):
+    """See `turns.Team`. `folder` has the model and the board."""
+
+    def __init__(
+        self, work: Work, pool: ProcessPool, folder: Path, workers: int, most_seconds: float
+    ) -> None:
+        super().__init__(work, functools.partial(pool.submit, _run, folder, work.job), workers, most_seconds)
+        self._open: Callable[[], Any] = functools.partial(pool.submit, _begin_work, folder)
+
+    def open_model(self) -> list[Any]:
+        """Have the processes start, and open the model. Each future is done when one of them has."""
+        return [self._open() for _ in range(self.workers)]
 
 
 @functools.lru_cache(maxsize=1)
 def _open_model(folder: Path) -> Posterior:
     """In a worker process: the model, opened once."""
     return cast(Posterior, pickle.loads((folder / _MODEL).read_bytes()))
+
+
+def _begin_work(folder: Path) -> None:
+    """In a worker process: open the model before the first segment comes."""
+    _open_model(folder)
 
 
 def _run(folder: Path, job: Job, segment: Segment) -> Piece | PackedFailure:

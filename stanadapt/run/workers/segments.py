@@ -16,6 +16,7 @@ from ...model.posterior import Posterior
 from ..draws import ChainResult, Draws, stacks
 from ..inits import Init
 from ..job import Job
+from ..together import learn_together
 from .board import Board
 from .failures import ChainFailure, PackedFailure, raise_first
 from .turns import LOOK_SECONDS, Work, chain_blas, make_chains, take_turns
@@ -151,6 +152,6 @@ class SegmentTeam:
         value, job = self.work.values[i], self.work.job
         if value is None or value.rows < goal:
             return False
-        if goal == 0 and value.warmup_iterations is None:  # chains that learn together
-            return bool(value.is_waiting)
+        if goal == 0 and value.warmup_iterations is None:
+            return learn_together(job) and bool(value.is_waiting)
         return goal < job.rows or value.done >= job.warmup + job.draws

@@ -27,7 +27,7 @@ from ...samplers import is_engine, sampler
 from ..chain import Chain, KernelChain
 from ..draws import ChainResult, Draws, Run, Stack, stacks
 from ..engine import EngineChain
-from ..guard import Guard, StoppedError, is_slow
+from ..guard import Guard, StoppedError
 from ..inits import Init
 from ..interrupts import interrupts
 from ..job import Job
@@ -169,7 +169,7 @@ def _warm_up_together(team: Team, work: Work) -> None:
             if work.board.is_stopped:
                 return
             spent = sum(value.seconds for value in work.values)
-            guard.is_slow = is_slow(spent / max(1, sum(value.evaluations for value in work.values)))
+            guard.note(spent / max(1, sum(value.evaluations for value in work.values)))
             teach(work.job, work.values, guard, keep)
 
 
@@ -207,13 +207,17 @@ def blocks_of(chains: list[Chain]) -> Blocks:
 
 
 def take_turns(
-    waiting: Blocks, board: Board, after: Callable[[int], None] | None = None
+    waiting: Blocks,
+    board: Board,
+    after: Callable[[int], None] | None = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> ChainFailure | None:
     """Run a block of one chain, then of the next, until all are done, one fails or the run is stopped.
 
-    `after` is called with a chain's index between two of its blocks.
+    `after` is called with a chain's index between two of its blocks. Where `is_over` says so, chains are left
+    at the end of their blocks as well.
     """
-    while not board.is_stopped:
+    while not (board.is_stopped or is_over()):
         try:
             chain, blocks = waiting.popleft()
         except IndexError:
