@@ -22,7 +22,7 @@ from stanadapt import check
 from stanadapt.errors import InitializationError
 from stanadapt.result.container import attributes, datasets
 from stanadapt.run import chain
-from stanadapt.run.workers import migration, process_pool
+from stanadapt.run.workers import migration, process_pool, processes
 from stanadapt.run.workers.board import Board
 from stanadapt.run.workers.process_pool import ProcessPool, has_kept, keep_pool, take_pool
 from stanadapt.run.workers.processes import ProcessTeam
@@ -161,6 +161,23 @@ def test_where_there_is_no_memory_for_processes_chains_stay_in_threads(
     assert not goals
 
 
+@pytest.mark.parametrize("what", ["files", "processes"])
+def test_where_no_process_can_start_chains_stay_in_threads(
+    what: str, pool: ProcessPool, alone: Any, goals: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(f"no more {what}")
+
+    if what == "files":
+        monkeypatch.setattr(processes.tempfile, "mkdtemp", refuse)
+    else:
+        monkeypatch.setattr(ProcessTeam, "open_model", refuse)
+    assert_same(draw(save_warmup=True), alone)
+    assert not goals
+    assert not has_kept(2)
+    assert not pool.folder.exists()
+
+
 def test_kept_processes_that_have_died_are_replaced(pool: ProcessPool, alone: Any, goals: list[int]) -> None:
     process = pool.submit(os.getpid).result()
     running = [pool.submit(time.sleep, 60) for _ in range(2)]
@@ -256,12 +273,12 @@ def test_processes_end_with_their_parent(ending: str, tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     assert script.stdout is not None
-    processes = [int(each) for each in script.stdout.readline().split()]
+    running = [int(each) for each in script.stdout.readline().split()]
     assert script.stdout.readline() == "done\n"
     if ending == "waits":
         script.kill()
     assert script.wait(60) == (0 if ending == "returns" else -signal.SIGKILL)
-    while any(is_running(process) for process in processes) or list(tmp_path.glob("stanadapt-*")):
+    while any(is_running(process) for process in running) or list(tmp_path.glob("stanadapt-*")):
         time.sleep(0.05)  # the test's limit of time ends this
     script.stdout.close()
 

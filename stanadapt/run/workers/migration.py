@@ -104,8 +104,11 @@ class _MigratingTeam:
         packed = pack(self.work.posterior)
         if check.free_memory() > self.workers * (_PROCESS_BYTES + len(packed)):
             turns = Processes(self.workers, packed, keeps=True)
-            self.team = self.processes.enter_context(turns.team(self.work))
-            self.opened = self.team.open_model()
+            # Where the system allows no more files or processes, threads go on.
+            with contextlib.suppress(OSError, RuntimeError), contextlib.ExitStack() as starting:
+                team = starting.enter_context(turns.team(self.work))
+                self.opened, self.team = team.open_model(), team
+                self.processes.push(starting.pop_all())
 
     def _learning_seconds(self) -> float:
         return sum(chain.learning_seconds for chain in self.threads.chains)

@@ -7,13 +7,14 @@ loky's workers start from scratch (no fork) and do not run the user's script aga
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -91,6 +92,21 @@ def take_pool(workers: int) -> ProcessPool:
     if pool is not None:
         pool.close()
     return ProcessPool(workers, _IDLE_SECONDS)
+
+
+@contextlib.contextmanager
+def lease_pool(workers: int, keeps: bool) -> Iterator[ProcessPool]:
+    """So many processes for a run. They end with it, unless it `keeps` them; after an exception anyway."""
+    pool = take_pool(workers) if keeps else ProcessPool(workers)
+    try:
+        yield pool
+    except BaseException:
+        pool.close()
+        raise
+    if keeps:
+        keep_pool(pool)
+    else:
+        pool.close()
 
 
 def keep_pool(pool: ProcessPool | None) -> None:

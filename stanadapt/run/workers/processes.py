@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import pickle
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..job import Job
 from .board import Board
 from .failures import PackedFailure
 from .pickling import dump
-from .process_pool import ProcessPool, death, keep_pool, take_pool
+from .process_pool import ProcessPool, death, lease_pool
 from .segments import Piece, Segment, SegmentTeam, run_segment
 from .turns import Work
 
@@ -57,27 +56,28 @@ class Processes(NamedTuple):
 
     @contextlib.contextmanager
     def team(self, work: Work) -> Iterator[ProcessTeam]:
-        pool = take_pool(self.workers) if self.keeps else ProcessPool(self.workers)
-        folder = Path(tempfile.mkdtemp(dir=pool.folder))
-        (folder / _MODEL).write_bytes(self.packed)
-        rows = np.memmap(folder / _BOARD, mode="w+", shape=Board.shape(work.job.chains), dtype=float)
-        work.board.move(rows)
         seconds = _KEEPING_SECONDS if work.keeper is not None else np.inf
-        is_kept = False
         try:
-            yield ProcessTeam(work, pool, folder, self.workers, seconds)
-            is_kept = self.keeps
+            with lease_pool(self.workers, self.keeps) as pool, _folder(pool, self.packed, work) as folder:
+                yield ProcessTeam(work, pool, folder, self.workers, seconds)
         except Exception as error:
             if reason := death(error):
                 raise ChainError(reason) from error
             raise
+
+
+@contextlib.contextmanager
+def _folder(pool: ProcessPool, packed: bytes, work: Work) -> Iterator[Path]:
+    """A folder with the model and the board, which is there until the end."""
+    with tempfile.TemporaryDirectory(dir=pool.folder, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / _MODEL).write_bytes(packed)
+        shape = Board.shape(work.job.chains)
+        work.board.move(np.memmap(folder / _BOARD, mode="w+", shape=shape, dtype=float))
+        try:
+            yield folder
         finally:
-            if not is_kept:
-                pool.close()
-            work.board.move(np.empty(rows.shape))  # the file goes
-            shutil.rmtree(folder, ignore_errors=True)
-            if is_kept:
-                keep_pool(pool)
+            work.board.move(np.empty(shape))
 
 
 class ProcessTeam(SegmentTeam):
