@@ -210,15 +210,6 @@ def test_processes_are_kept_for_runs_that_would_start_the_same(
     other.close()
 
 
-def test_a_fork_does_not_end_the_processes_of_its_parent(
-    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "getpid", lambda: 1)
-        pool.close()
-    assert pool.submit(abs, -3).result() == 3
-
-
 def test_after_a_stop_the_processes_are_there_for_the_next_run(
     pool: ProcessPool, alone: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +281,27 @@ def is_running(process: int) -> bool:
         return False
     status = Path(f"/proc/{process}/stat")
     return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+FORK = """
+import multiprocessing
+from stanadapt.run.workers.process_pool import keep_pool, take_pool
+
+pool = take_pool(2)
+pool.submit(abs, -3).result()
+keep_pool(pool)
+fork = multiprocessing.get_context("fork").Process(target=keep_pool, args=(None,))
+fork.start()
+fork.join()
+assert fork.exitcode == 0
+assert take_pool(2) is pool
+assert pool.submit(abs, -3).result() == 3
+"""
+
+
+def test_a_fork_does_not_end_the_processes_of_its_parent(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", FORK], check=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    assert not list(tmp_path.glob("stanadapt-*"))
 
 
 def test_a_stop_while_the_board_moves_is_not_lost() -> None:

@@ -6,7 +6,6 @@ loky's workers start from scratch (no fork) and do not run the user's script aga
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
@@ -17,11 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from multiprocessing import resource_tracker
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
 from ...child_processes import blocked_signals, end_with_parent, ignore_signals
 
+_EXIT_PRIORITY = 10  # among the finalizers of multiprocessing; from 0 on they are called before it waits
 _IDLE_SECONDS = 60.0  # after which a process that is kept ends by itself
 _RESTED_SECONDS = 0.9 * _IDLE_SECONDS  # until when all of them are there for sure
 
@@ -38,6 +39,9 @@ class ProcessPool:
         self._executor = ProcessPoolExecutor(
             workers, timeout=idle_seconds, initializer=_begin, initargs=(os.getpid(), self.folder)
         )
+        # At the latest before this process waits for its children. In a fork of it, it does nothing.
+        ends = self._executor, self.folder
+        self._end = Finalize(self, _end, args=ends, exitpriority=_EXIT_PRIORITY)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Have a process call a function; processes start when they are first needed.
@@ -66,9 +70,7 @@ class ProcessPool:
 
     def close(self) -> None:
         """End the processes at once."""
-        if self._surroundings[0] == os.getpid():  # they are not those of a fork's parent
-            self._executor.shutdown(wait=True, kill_workers=True)
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self._end()
 
 
 def death(error: BaseException) -> str:
@@ -140,6 +142,11 @@ def _surroundings() -> tuple[int, str, dict[str, str]]:
     return os.getpid(), folder, dict(os.environ)
 
 
+def _end(executor: Any, folder: Path) -> None:
+    executor.shutdown(wait=True, kill_workers=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _begin(parent: int, folder: Path) -> None:
     """In a process, before all else."""
     end_with_parent(parent, folder)
@@ -148,4 +155,3 @@ def _begin(parent: int, folder: Path) -> None:
 
 _lock = threading.Lock()
 _kept: ProcessPool | None = None
-atexit.register(keep_pool, None)
