@@ -30,7 +30,7 @@ from stanadapt.run.workers import migration
 from stanadapt.run.workers.process_pool import keep_pool
 
 MODELS = tail_models.MODELS | field_models.MODELS
-NAMES = ("nowcast", "places", "areas", "teams", "panel", "county_lkj", "items", "joint", "studies", "lasso")
+NAMES = ("nowcast", "studies", "lasso", "teams", "joint", "county_lkj")
 WAYS = ("one", "threads", "first", "later")
 
 
