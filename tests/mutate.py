@@ -1977,6 +1977,12 @@ MUTATIONS = [
         "            self._set_down()\n            yield",
         unit("test_chain", "test_a_chain_that_waits_for_another_one_to_learn_gives_way"),
     ),
+    Mutation(
+        "run/workers/segments.py",
+        "return answer._replace(printed=tuple(lines))",
+        "return answer",
+        ("end_to_end/test_prints.py::test_lines_before_a_failure_in_a_process_are_in_the_log",),
+    ),
 ]
 
 

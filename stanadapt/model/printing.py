@@ -17,7 +17,7 @@ LOGGER = logging.getLogger("stanadapt")
 if LOGGER.level == logging.NOTSET:
     LOGGER.setLevel(logging.INFO)
 
-_here = threading.local()  # chain, whether nothing is written, and the line that is not complete yet
+_here = threading.local()  # chain, whether and where lines are written, and the one that is not complete yet
 
 
 @contextlib.contextmanager
@@ -40,6 +40,17 @@ def gather_prints() -> Iterator[list[str]]:
         yield lines
     finally:
         _here.lines = before
+
+
+@contextlib.contextmanager
+def keep_prints() -> Iterator[list[str]]:
+    """Collect the lines that this thread would log meanwhile, so that another process can log them."""
+    lines: list[str] = []
+    _here.kept = lines
+    try:
+        yield lines
+    finally:
+        _here.kept = None
 
 
 @contextlib.contextmanager
@@ -67,6 +78,10 @@ def log_lines(text: str) -> None:
         gathered += text.split("\n")
         return
     if getattr(_here, "is_silent", False):
+        return
+    kept = getattr(_here, "kept", None)
+    if kept is not None:
+        kept += text.split("\n")
         return
     chain = getattr(_here, "chain", None)
     head = "" if chain is None else f"chain {chain}: "

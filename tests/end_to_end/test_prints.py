@@ -49,6 +49,30 @@ def test_lines_come_once_with_their_chain(
     assert capfd.readouterr() == ("", "")
 
 
+def test_lines_of_processes_are_in_the_log_too(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    posterior = stanadapt.Posterior(PROGRAM)
+    alone = stanadapt.sample(posterior, method="rwm", workers=1, **RUN)
+    expected = Counter(caplog.messages)
+    caplog.clear()
+    posterior.model.thread_safe = False
+    idata = stanadapt.sample(posterior, method="rwm", workers=2, **RUN)
+    assert Counter(caplog.messages) + Counter({"opened": 1}) == expected
+    assert caplog.messages[0].startswith("chain ")
+    assert datasets(idata)["posterior"]["x"].equals(datasets(alone)["posterior"]["x"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_lines_before_a_failure_in_a_process_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    posterior = stanadapt.Posterior('parameters { real x; } model { print("here"); reject("no"); }')
+    posterior.model.thread_safe = False
+    with pytest.raises(stanadapt.InitializationError, match="no finite log density"):
+        stanadapt.sample(posterior, inits=[[1.0], [1.0]], method="rwm", workers=2, **RUN)
+    assert set(caplog.messages) <= {"chain 0: here", "chain 1: here"}
+    assert caplog.messages
+
+
 def test_a_failure_is_not_evaluated_aloud(caplog: pytest.LogCaptureFixture) -> None:
     program = 'parameters { real x; } model { print("here"); if (x > 0) reject("no"); }'
     with pytest.raises(stanadapt.InitializationError, match="no finite log density"):

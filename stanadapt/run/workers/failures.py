@@ -49,6 +49,7 @@ class PackedFailure(NamedTuple):
     forms: list[bytes]  # pickles of the exception, and of its class and arguments in case the first fails
     line: str  # its type and message
     traceback: str
+    printed: tuple[str, ...] = ()  # by the program, before
 
     def unpack(self) -> ChainFailure:
         """Unpack the failure: with the exception itself if possible, else a ChainError that quotes it."""

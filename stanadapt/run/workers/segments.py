@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, NamedTuple
 
 from ...model.posterior import Posterior
+from ...model.printing import keep_prints, log_lines, prints_of
 from ..draws import ChainResult, Draws, stacks
 from ..inits import Init
 from ..job import Job
@@ -41,6 +42,7 @@ class Piece(NamedTuple):
     value: Any
     draws: Draws
     warmup: Draws | None
+    printed: tuple[str, ...] = ()  # by the program, meanwhile
 
 
 Submit = Callable[[Segment], "Future[Piece | PackedFailure]"]
@@ -50,6 +52,14 @@ def run_segment(
     open_model: Callable[[], Posterior], job: Job, segment: Segment, board: Board
 ) -> Piece | PackedFailure:
     """Run a segment where the model is, which `open_model` gives; exceptions are packed."""
+    with keep_prints() as lines:
+        answer = _answer(open_model, job, segment, board)
+    return answer._replace(printed=tuple(lines))
+
+
+def _answer(
+    open_model: Callable[[], Posterior], job: Job, segment: Segment, board: Board
+) -> Piece | PackedFailure:
     try:
         posterior = open_model()  # a module of the user's may not be there
         before = (0, 0) if segment.value is None else (segment.value.rows, segment.value.warmup_rows)
@@ -112,6 +122,9 @@ class SegmentTeam:
             for future in wait(running, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
                 i = running.pop(future)
                 piece = future.result()
+                if piece.printed:
+                    with prints_of(i):
+                        log_lines("\n".join(piece.printed))
                 if isinstance(piece, PackedFailure):
                     failures.append(piece.unpack())
                     board.stop()
