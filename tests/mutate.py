@@ -1983,6 +1983,12 @@ MUTATIONS = [
         "return answer",
         ("end_to_end/test_prints.py::test_lines_before_a_failure_in_a_process_are_in_the_log",),
     ),
+    Mutation(
+        "run/workers/processes.py",
+        "posterior.model.is_alone = True",
+        "posterior.model.is_alone = False",
+        ("end_to_end/test_migration.py::test_a_process_opens_the_model_once_for_all_chains",),
+    ),
 ]
 
 

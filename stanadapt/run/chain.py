@@ -82,7 +82,7 @@ class Chain(abc.ABC):
         self.write_warmup = self.write_values if warmup is None else self.model.writer(gq_seed ^ 1)
         self.draws, self.warmup = draws, warmup
         self.goal = draws.rows
-        self.learning_seconds = 0.0  # so far, with Python's lock held
+        self.learning_seconds = 0.0  # in which no other chain of this process could learn
 
     def blocks(self) -> Iterator[None]:
         """Run the chain; yields now and then, so that another one can have its turn."""
@@ -295,8 +295,8 @@ class KernelChain(Chain):
         try:
             return warm_up.next_stage()
         finally:
-            self.learning_seconds += time.perf_counter() - began
             if is_alone:
+                self.learning_seconds += time.perf_counter() - began
                 _learning.release()
 
     def _keep(self, warm_up: WarmUp) -> None:

@@ -236,6 +236,15 @@ def test_an_error_in_a_process_arrives_as_it_is(pool: ProcessPool, goals: list[i
     assert not pool.folder.exists()
 
 
+def test_a_process_opens_the_model_once_for_all_chains(tmp_path: Path) -> None:
+    posterior, seeds = stanadapt.Posterior(WALK, WALK_DATA), np.random.SeedSequence(1)
+    (tmp_path / processes._MODEL).write_bytes(processes.pack(posterior))
+    theirs = processes._open_model(tmp_path).model
+    processes._open_model.cache_clear()
+    assert theirs.for_chain(1, seeds) is theirs
+    assert posterior.model.for_chain(1, seeds) is not posterior.model  # which threads evaluate together
+
+
 SCRIPT = """
 import os, sys
 import stanadapt

@@ -96,8 +96,11 @@ class ProcessTeam(SegmentTeam):
 
 @functools.lru_cache(maxsize=1)
 def _open_model(folder: Path) -> Posterior:
-    """In a worker process: the model, opened once."""
-    return cast(Posterior, pickle.loads((folder / _MODEL).read_bytes()))
+    """In a worker process: the model, opened once, since one thread has all chains that come."""
+    posterior = cast(Posterior, pickle.loads((folder / _MODEL).read_bytes()))
+    if hasattr(posterior.model, "is_alone"):
+        posterior.model.is_alone = True
+    return posterior
 
 
 def _begin_work(folder: Path) -> None:

@@ -65,6 +65,7 @@ class NativeModel(ModelDefaults):
         self.library = _library(model, backend)
         self.dim = model.param_unc_num()
         self.thread_safe = THREADS in model.model_info()
+        self.is_alone = False  # whether one thread evaluates it at a time, as in a process that has one
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopen, self._parts()
@@ -164,7 +165,7 @@ class NativeModel(ModelDefaults):
 
     def for_chain(self, index: int, seeds: np.random.SeedSequence) -> NativeModel:
         # stanli locks a model while it evaluates it: two threads on one model get less done than one thread.
-        if index == 0 or self.backend != "stanli":
+        if index == 0 or self.is_alone or self.backend != "stanli":
             return self
         return reopen(*self._parts())
 
