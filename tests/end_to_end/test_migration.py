@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import loky
 import numpy as np
 import pytest
 from loky.process_executor import TerminatedWorkerError
@@ -176,6 +177,20 @@ def test_where_no_process_can_start_chains_stay_in_threads(
     assert not goals
     assert not has_kept(2)
     assert not pool.folder.exists()
+
+
+def test_without_semaphores_there_are_no_processes_and_no_folder(
+    alone: Any, goals: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ImportError("this platform lacks a functioning sem_open implementation")
+
+    monkeypatch.setattr(loky, "ProcessPoolExecutor", refuse)
+    monkeypatch.setattr(migration, "has_kept", lambda workers: True)  # so that the run asks for them
+    monkeypatch.setattr(process_pool.tempfile, "tempdir", str(tmp_path))
+    assert_same(draw(save_warmup=True), alone)
+    assert not goals
+    assert not list(tmp_path.iterdir())
 
 
 def test_kept_processes_that_have_died_are_replaced(pool: ProcessPool, alone: Any, goals: list[int]) -> None:

@@ -104,8 +104,8 @@ class _MigratingTeam:
         packed = pack(self.work.posterior)
         if check.free_memory() > self.workers * (_PROCESS_BYTES + len(packed)):
             turns = Processes(self.workers, packed, keeps=True)
-            # Where the system allows no more files or processes, threads go on.
-            with contextlib.suppress(OSError, RuntimeError), contextlib.ExitStack() as starting:
+            # Where the system has no semaphores, or allows no more files or processes, threads go on.
+            with contextlib.suppress(ImportError, OSError, RuntimeError), contextlib.ExitStack() as starting:
                 team = starting.enter_context(turns.team(self.work))
                 self.opened, self.team = team.open_model(), team
                 self.processes.push(starting.pop_all())

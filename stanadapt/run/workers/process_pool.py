@@ -36,9 +36,12 @@ class ProcessPool:
         self.workers, self._surroundings = workers, _surroundings()
         self.idle_since = 0.0
         self.folder = Path(tempfile.mkdtemp(prefix="stanadapt-"))
-        self._executor = ProcessPoolExecutor(
-            workers, timeout=idle_seconds, initializer=_begin, initargs=(os.getpid(), self.folder)
-        )
+        begin = {"initializer": _begin, "initargs": (os.getpid(), self.folder)}
+        try:
+            self._executor = ProcessPoolExecutor(workers, timeout=idle_seconds, **begin)
+        except BaseException:  # the system has no semaphores, say
+            shutil.rmtree(self.folder)
+            raise
         # At the latest before this process waits for its children. In a fork of it, it does nothing.
         ends = self._executor, self.folder
         self._end = Finalize(self, _end, args=ends, exitpriority=_EXIT_PRIORITY)
