@@ -25,7 +25,7 @@ from stanadapt.result.container import attributes, datasets
 from stanadapt.run import chain
 from stanadapt.run.workers import migration, process_pool, processes
 from stanadapt.run.workers.board import Board
-from stanadapt.run.workers.process_pool import ProcessPool, has_kept, keep_pool, take_pool
+from stanadapt.run.workers.process_pool import ProcessPool, death, has_kept, keep_pool, take_pool
 from stanadapt.run.workers.processes import ProcessTeam
 
 pytestmark = [
@@ -204,6 +204,25 @@ def test_kept_processes_that_have_died_are_replaced(pool: ProcessPool, alone: An
     assert goals == [0]
     assert has_kept(2)
     assert not pool.folder.exists()
+
+
+def test_threads_go_on_where_a_process_dies(
+    pool: ProcessPool, alone: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = []
+
+    def advance(team: ProcessTeam, goal: int) -> None:
+        os.kill(pool.submit(os.getpid).result(), signal.SIGKILL)
+        with pytest.raises(Exception) as caught:
+            pool.submit(time.sleep, 60).result()
+        died.append(death(caught.value))
+        was(team, goal)
+
+    was = ProcessTeam.advance
+    monkeypatch.setattr(ProcessTeam, "advance", advance)
+    assert_same(draw(save_warmup=True), alone)
+    assert len(died) == 1
+    assert died[0].startswith("a worker process died (SIGKILL")
 
 
 def test_processes_are_kept_for_runs_that_would_start_the_same(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ... import check
 from ..draws import ChainResult
 from .board import Board
-from .process_pool import has_kept
+from .process_pool import death, has_kept
 from .processes import Processes, ProcessTeam, pack
 from .threads import Threads, ThreadTeam
 from .turns import Work
@@ -87,6 +87,10 @@ class _MigratingTeam:
             values[:] = [None if value.place is None else value for value in values]  # it has not begun
             try:
                 self.team.advance(0)
+            except Exception as error:
+                if not death(error):
+                    raise
+                # Memory ran out, say. Threads go on from where the chains came back last.
             finally:
                 self.threads.take_up()
         return False
