@@ -12,55 +12,44 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
+from typing import TypeVar
 
 LOGGER = logging.getLogger("stanadapt")
 if LOGGER.level == logging.NOTSET:
     LOGGER.setLevel(logging.INFO)
 
+_Value = TypeVar("_Value")
 _here = threading.local()  # chain, whether and where lines are written, and the one that is not complete yet
 
 
-@contextlib.contextmanager
-def prints_of(chain: int) -> Iterator[None]:
+def prints_of(chain: int) -> contextlib.AbstractContextManager[int]:
     """What this thread prints meanwhile is of this chain."""
-    before, _here.chain = getattr(_here, "chain", None), chain
-    try:
-        yield
-    finally:
-        _here.chain = before
+    return _meanwhile("chain", chain)
 
 
-@contextlib.contextmanager
-def gather_prints() -> Iterator[list[str]]:
+def gather_prints() -> contextlib.AbstractContextManager[list[str]]:
     """Collect the lines that this thread prints meanwhile, in place of logging them."""
-    before = getattr(_here, "lines", None)
-    lines: list[str] = []
-    _here.lines = lines
-    try:
-        yield lines
-    finally:
-        _here.lines = before
+    return _meanwhile("lines", [])
 
 
-@contextlib.contextmanager
-def keep_prints() -> Iterator[list[str]]:
+def keep_prints() -> contextlib.AbstractContextManager[list[str]]:
     """Collect the lines that this thread would log meanwhile, so that another process can log them."""
-    lines: list[str] = []
-    _here.kept = lines
-    try:
-        yield lines
-    finally:
-        _here.kept = None
+    return _meanwhile("kept", [])
+
+
+def no_prints() -> contextlib.AbstractContextManager[bool]:
+    """What this thread prints meanwhile was printed before, or the user did not ask for the evaluation."""
+    return _meanwhile("is_silent", True)
 
 
 @contextlib.contextmanager
-def no_prints() -> Iterator[None]:
-    """What this thread prints meanwhile was printed before, or the user did not ask for the evaluation."""
-    before, _here.is_silent = getattr(_here, "is_silent", False), True
+def _meanwhile(name: str, value: _Value) -> Iterator[_Value]:
+    before = getattr(_here, name, None)
+    setattr(_here, name, value)
     try:
-        yield
+        yield value
     finally:
-        _here.is_silent = before
+        setattr(_here, name, before)
 
 
 def print_bytes(text: bytes) -> None:
