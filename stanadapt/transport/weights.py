@@ -117,7 +117,7 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
     if kept.size == 0:
         _condition(flat, at, x, vectors, factor)
     share, pull, mean = vectors[1], vectors[2], vectors[3]
-    of_z, of_w, by_pull, column = np.empty(k), np.zeros(k), np.empty(k), np.empty(k)
+    of_z, of_w, by_pull, by_prior = np.empty(k), np.zeros(k), np.empty(k), np.empty(k)
     for i in range(k):
         of_z[i] = score[int(flat[at[0] + i])]
     if sign > 0.0:
@@ -132,14 +132,13 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
         score[int(flat[at[0] + i])] = of_z[i] if sign > 0.0 else of_w[i]
         by_pull[i] = of_z[i]
     _solve(factor, by_pull)  # M^-1 times the score in w
+    _by_prior(flat, at, factor, z, of_z, by_prior)
     by_scale, by_error = np.empty(k), 0.0
     for i in range(k):
         place = int(flat[at[0] + i])
         prior, from_prior = flat[at[1] + k + i], by_pull[i] * flat[at[1] + 2 * k + i]
         by_scale[i] = -1.0 - x[place] * of_w[i] - from_prior
-        if prior > 0.0:
-            by_prior = _by_prior(flat, at, i, factor, z, of_z, column)
-            by_scale[i] += 2.0 * prior * (by_pull[i] * mean[i] - by_prior)
+        by_scale[i] += 2.0 * prior * (by_pull[i] * mean[i] - by_prior[i])
         by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i] - from_prior)
     p = at[5] - at[4]
     for q in range(p):
@@ -168,20 +167,21 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
 
 
 @kernel(ordered=True)
-def _by_prior(flat: Any, at: Any, i: Any, factor: Any, z: Any, of_z: Any, column: Any) -> Any:
-    """The derivative in M_ii by R alone: column i of R^-1 to the left and right of that in
+def _by_prior(flat: Any, at: Any, factor: Any, z: Any, of_z: Any, found: Any) -> None:
+    """Write the derivatives in M_ii by R alone to `found` (K,): column i of R^-1 to the left and right of
     R^-1 dM R^-T, which is -(z_p s_q + delta_pq) / 2 for p >= q, and symmetric.
     """
-    k, total, sum_before = len(factor), 0.0, 0.0
-    for j in range(i, k):
-        column[j] = 0.0
-    column[i] = 1.0
-    _solve_transposed(factor[i:, i:], column[i:])
-    for j in range(i, k):
-        scaled = column[j] * z[int(flat[at[0] + j])]
-        total += scaled * (2.0 * sum_before + column[j] * of_z[j]) + column[j] * column[j]
-        sum_before += column[j] * of_z[j]
-    return -0.5 * total
+    k = len(factor)
+    inverse, before = np.empty((k, k)), np.zeros(k)
+    _invert(factor, inverse)
+    for i in range(k):
+        found[i] = 0.0
+    for p in range(k):
+        row, here, score = inverse[p], z[int(flat[at[0] + p])], of_z[p]
+        for i in range(p + 1):
+            entry = row[i]
+            found[i] -= entry * here * (before[i] + 0.5 * entry * score) + 0.5 * entry * entry
+            before[i] += entry * score
 
 
 @kernel(ordered=True, counted=False)
@@ -250,18 +250,11 @@ def _condition(flat: Any, at: Any, x: Any, vectors: Any, factor: Any) -> None:
             pull[i] -= flat[at[5] + i * p + q] * x[int(flat[at[4] + q])]
         pull[i] = pull[i] * scale[i] + flat[at[1] + 2 * k + i]
     for i in range(k):
-        for j in range(i, k):
-            factor[i, j] = mean[i] * mean[j] * flat[at[3] + i * k + j]
-        factor[i, i] += flat[at[1] + k + i]
-    for i in range(k):  # loops over views that begin at 0 are fast ones
-        row = factor[i, i:]
-        pivot = np.sqrt(row[0])
+        row, beside, data = factor[i, i:], mean[i:], flat[at[3] + i * k + i : at[3] + (i + 1) * k]
         for j in range(row.size):
-            row[j] /= pivot
-        for m in range(1, row.size):
-            below, beside, entry = factor[i + m, i + m :], row[m:], row[m]
-            for j in range(below.size):
-                below[j] -= entry * beside[j]
+            row[j] = mean[i] * beside[j] * data[j]
+        row[0] += flat[at[1] + k + i]
+    _factorise(factor)
     for i in range(k):
         mean[i] = pull[i]
     _solve_transposed(factor, mean)
@@ -313,13 +306,65 @@ def _curve(flat: Any, at: Any, i: Any, x: Any) -> Any:
 
 
 @kernel(ordered=True)
+def _factorise(matrix: Any) -> None:
+    """Replace the upper triangle of a `matrix` (K, K) by that of R^T, where it is R R^T."""
+    for i in range(len(matrix)):
+        row = matrix[i, i:]
+        _take_off(row, matrix, matrix, i, i)
+        pivot = np.sqrt(row[0])
+        for j in range(row.size):
+            row[j] /= pivot
+
+
+@kernel(ordered=True)
+def _invert(upper: Any, inverse: Any) -> None:
+    """Write R^-1 to `inverse` (K, K), zeros above its diagonal included, where `upper` (K, K) is R^T."""
+    for i in range(len(upper)):
+        row, pivot = inverse[i], upper[i, i]
+        for j in range(row.size):
+            row[j] = 0.0
+        _take_off(row[:i], inverse, upper, i, 0)
+        for j in range(i):
+            row[j] /= pivot
+        row[i] = 1.0 / pivot
+
+
+@kernel(ordered=True)
+def _take_off(row: Any, rows: Any, shares: Any, i: Any, start: Any) -> None:
+    """Take the first i `rows` (K, K), from column `start` on, times column i of `shares`, off a `row` (n,).
+
+    Eight rows are taken at once, since reading and writing `row` takes most of the time. Those that start at
+    0 are the rows of a lower triangle.
+    """
+    whole = i - i % 8
+    for first in range(0, whole, 8):
+        fifth = first + 4
+        a, b = rows[first, start:], rows[first + 1, start:]
+        c, d = rows[first + 2, start:], rows[first + 3, start:]
+        e, f = rows[fifth, start:], rows[fifth + 1, start:]
+        g, h = rows[fifth + 2, start:], rows[fifth + 3, start:]
+        by_a, by_b = shares[first, i], shares[first + 1, i]
+        by_c, by_d = shares[first + 2, i], shares[first + 3, i]
+        by_e, by_f = shares[fifth, i], shares[fifth + 1, i]
+        by_g, by_h = shares[fifth + 2, i], shares[fifth + 3, i]
+        for j in range(row.size if start > 0 else first + 8):
+            left = row[j] - (by_a * a[j] + by_b * b[j] + by_c * c[j] + by_d * d[j])
+            row[j] = left - (by_e * e[j] + by_f * f[j] + by_g * g[j] + by_h * h[j])
+    for m in range(whole, i):
+        last, by_last = rows[m, start:], shares[m, i]
+        for j in range(row.size):
+            row[j] -= by_last * last[j]
+
+
+@kernel(ordered=True)
 def _solve(upper: Any, v: Any) -> None:
     """Replace `v` (K,) by the solution of R^T y = v, where `upper` (K, K) is R^T."""
     for back in range(v.size):
         i = v.size - 1 - back
-        for j in range(i + 1, v.size):
-            v[i] -= upper[i, j] * v[j]
-        v[i] /= upper[i, i]
+        row, solved, total = upper[i, i + 1 :], v[i + 1 :], v[i]
+        for j in range(row.size):
+            total -= row[j] * solved[j]
+        v[i] = total / upper[i, i]
 
 
 @kernel(ordered=True)

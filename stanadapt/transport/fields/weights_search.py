@@ -13,6 +13,7 @@ which of the forms of weight_scales.py is right.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from .weight_scales import (
     without_limits,
 )
 
-LEAST, MOST = 5, 48  # weights of a variable, and weights and coefficients of the law
+LEAST, MOST = 5, 128  # weights of a variable, and weights and coefficients of the law
 MOST_OTHERS = 200  # coordinates beside the weights
 _LEAST_ENTRY, _NEIGHBOURS = 1e-7, 3  # of a column, beside its diagonal; those of a series, with its own
 # Weights are tied if so many entries of D, as correlations, are not 0. Of weights with smaller scales than
@@ -44,20 +45,23 @@ _LEAST_ENTRY, _NEIGHBOURS = 1e-7, 3  # of a column, beside its diagonal; those o
 _TIED, _CORRELATED, _SEEN = 0.3, 1e-4, 1e-3
 _MANY = 16  # weights of one scale that this law costs too much for
 FEW = 10  # entries of a variable whose coefficients belong to the law
-# Along a head, in steps: the first three tell whether a function is a line. A step is a unit of the head
-# within these limits: units of early draws are small, and log scales have a scale of their own.
+# Along a head, in steps: the first ones tell whether a function is a line. A step is a unit of the head within
+# these limits: units of early draws are small, and log scales have a scale of their own. Heads of one weight
+# move farther, since a small scale is far from its upper limit.
 _STEPS_OF_HEADS = 0.4, 0.6
 _ENDS = np.array([-3.0, 1.0, 4.0])
 _GRID = np.array([-8.0, -5.5, -4.0, -3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0, 4.0, 5.5, 8.0])
-_FEWEST = 4  # points of a curve
+_BEYOND = np.array([-20.0, -15.0, -11.0, 11.0, 15.0, 20.0])
+_ENOUGH, _FEWEST = 2, 4  # more points than this tell a line; those of a curve
 _MOVE = 0.7  # of a head, to tell the prior of coefficients from data
 _APART = 1e-3  # of points whose difference is a slope, in steps
 _WRONG = 1e-4  # share of a product with the Hessian that a law may leave
 _JOINT, _REACH = 8, 2.0  # points at which all heads have moved, and how far these move, in steps
+_UNMOVED = 1e-9  # a smaller change of a log scale is none; but a parameter alone may be a limit that is far off
 _MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
 _STEPS, _NEAR = 8, 1e-6  # of Newton's method, to the mode of weights, and the decrement at its end
 _FAINT = 1e-3  # what data tell of a weight is lost in differences below this, where its prior tells 1
-_ALONG = 4.0  # how far heads move along lines to see it
+_ALONG, _MOVES = 4.0, 4  # how far heads move along lines to see it, and how often
 _FAR = 3.0  # units from which on heads are not where the law has been fitted
 
 
@@ -91,10 +95,9 @@ def find_weights(
             return _judge(density, inner, middle, top, law)
         density.gradients += inner.gradients
         into_x(rows, middle, x)
-        again, last = _fit(density, x, weights, variables), True  # once more, where the heads are
-        if again is None:
-            return None
-        law = again
+        # Once more, where the heads are; if no law is seen there, as where a limit of scales is far off, the
+        # first one is judged.
+        law, last = _fit(density, x, weights, variables) or law, True
     return None
 
 
@@ -168,7 +171,7 @@ def _is_of_data(matrix: np.ndarray) -> bool:
 
 def _fit(density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: np.ndarray) -> Weights | None:
     """The law around the mode of `weights` and coefficients given all else, as at `x` (d,)."""
-    space = _WeightSpace(density, x, weights)
+    space = _WeightSpace(density, x, weights, variables)
     if not space.is_possible():
         return None
     heads, mixed = space.roles()
@@ -182,11 +185,40 @@ def _fit(density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: 
     return _around_the_mode(density, x, own, len(weights), mixed[~few], scales)
 
 
+class _Head(NamedTuple):
+    """A coordinate that scales depend on."""
+
+    place: int
+    moves: np.ndarray  # (K,) whether it may change the scale of each weight
+    moves_error: bool  # whether it changes log f
+
+
+def _groups_of(heads: list[_Head]) -> list[list[_Head]]:
+    """The heads in groups that may move at once: no two of a group change the same scale, or log f.
+
+    A horseshoe with 80 weights has 80 scales of one weight each, and points along one of them tell all.
+    """
+    groups: list[tuple[list[_Head], np.ndarray]] = []
+    for head in heads:
+        moved = np.append(head.moves, head.moves_error)
+        for group, taken in groups:
+            if not (taken & moved).any():
+                group.append(head)
+                taken |= moved
+                break
+        else:
+            groups.append(([head], moved.copy()))
+    return [group for group, _ in groups]
+
+
 class _WeightSpace:
     """What scores say where all weights are 0."""
 
-    def __init__(self, density: ScaledDensity, x: np.ndarray, weights: np.ndarray) -> None:
+    def __init__(
+        self, density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: np.ndarray
+    ) -> None:
         self.density, self.weights = density, weights
+        self._is_alone = np.bincount(variables)[variables] == 1
         self.x = x.copy()
         self.x[weights] = 0.0
         self.unit, self.step = density.unit, np.clip(density.unit, *_STEPS_OF_HEADS)
@@ -238,10 +270,8 @@ class _WeightSpace:
         log_f = np.log(np.where(holds, f, np.nan))
         return change - log_f[:, None], log_f
 
-    def roles(self) -> tuple[dict[int, bool], np.ndarray]:
-        """The heads, and whether each changes log f; and the coordinates whose derivatives are mixed with
-        those of weights.
-        """
+    def roles(self) -> tuple[list[_Head], np.ndarray]:
+        """The heads, and the coordinates whose derivatives are mixed with those of weights."""
         others = np.setdiff1d(np.arange(self.x.size), self.weights)
         points = np.tile(self.x, (len(others), 1))
         points[np.arange(len(others)), others] += self.unit[others]
@@ -249,53 +279,75 @@ class _WeightSpace:
         change, log_f = self._apart(points, self._log_ratios(scores))
         moved = np.abs(scores - self.score)
         least = _MIXED * np.nanmax(moved, initial=0.0)
-        heads, mixed = {}, []
+        heads, mixed = [], []
         for k, c, log_value, most in zip(others, change, log_f, moved.max(axis=1), strict=True):
             if not most > least:
                 continue
             is_changed = max(np.abs(c).max(), abs(log_value)) > SAME
             if np.isfinite(log_value) and np.isfinite(c).all() and is_changed:
-                heads[int(k)] = abs(log_value) > SAME
+                moves = (np.abs(c) > _UNMOVED) | self._is_alone[k]
+                heads.append(_Head(int(k), moves, bool(abs(log_value) > SAME)))
             else:
                 mixed.append(k)
         return heads, np.array(mixed, np.int64)
 
-    def scales(self, heads: dict[int, bool]) -> Scales | None:
+    def scales(self, heads: list[_Head]) -> Scales | None:
         """How log scales and log f depend on all heads; None where they are no sums of functions of one."""
-        along: list[Along] = []
-        for head, with_error in heads.items():
-            one = self._along(head, with_error)
-            if one is None:
+        along: dict[int, Along] = {}
+        for group in _groups_of(heads):
+            of_group = self._along(group)
+            if of_group is None:
                 return None
-            along.append(one)
+            along |= of_group
+        places = [head.place for head in heads]
         joint = np.tile(self.x, (_JOINT, 1))
         rng = np.random.default_rng(7)
         moves = rng.uniform(-_REACH, _REACH, (_JOINT, len(heads)))
-        joint[:, [*heads]] += moves * self.step[[*heads]]
-        truth = self.changes(joint, with_error=any(heads.values()))
-        found = [form(along, self.x) for form in (sums_of_curves, with_limits, shares_of_variance)]
+        joint[:, places] += moves * self.step[places]
+        truth = self.changes(joint, with_error=any(head.moves_error for head in heads))
+        found = [
+            form([along[place] for place in places], self.x)
+            for form in (sums_of_curves, with_limits, shares_of_variance)
+        ]
         off = [largest_error(one, joint, truth, np.diag(self.data)) for one in found]
         return found[int(np.argmin(off))] if min(off) < CLOSE else None
 
-    def _along(self, head: int, with_error: bool) -> Along | None:
-        """Log scales and log f along a head."""
-        away, values = self._points(head, _ENDS, with_error)
-        if np.isfinite(values).all() and (line := line_through(away, values)) is not None:
-            return Along(head, np.zeros(1), np.zeros((1, len(line))), line[None])
-        away, values = self._points(head, _GRID, with_error)
-        (_, below), (_, above) = (self._points(head, _GRID + side * _APART, with_error) for side in (-1, 1))
-        slopes = (above - below) / (2.0 * _APART * self.step[head])
-        known = np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1)
-        if np.count_nonzero(known) < _FEWEST:
-            return None
-        return Along(head, away[known], values[known], slopes[known])
+    def _along(self, heads: list[_Head]) -> dict[int, Along] | None:
+        """Log scales and log f along each of some heads, none of which moves what another one does."""
+        far = _BEYOND if all(head.moves.sum() == 1 for head in heads) else _BEYOND[:0]
+        found, bent = {}, []
+        for head, (away, values) in zip(heads, self._points(heads, np.append(_ENDS, far)), strict=True):
+            known = np.isfinite(values).all(axis=1)
+            line = line_through(away[known], values[known]) if known.sum() > _ENOUGH else None
+            if line is None:
+                bent.append(head)
+            else:
+                found[head.place] = Along(head.place, np.zeros(1), np.zeros((1, len(line))), line[None])
+        if not bent:
+            return found
+        grid = np.sort(np.append(_GRID, far))
+        here, below, above = (self._points(bent, grid + side * _APART) for side in (0, -1, 1))
+        for head, (away, values), (_, low), (_, high) in zip(bent, here, below, above, strict=True):
+            slopes = (high - low) / (2.0 * _APART * self.step[head.place])
+            known = np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1)
+            if np.count_nonzero(known) < _FEWEST:
+                return None
+            found[head.place] = Along(head.place, away[known], values[known], slopes[known])
+        return found
 
-    def _points(self, head: int, moves: np.ndarray, with_error: bool) -> tuple[np.ndarray, np.ndarray]:
-        """How far (n,) a head has moved, and log scales and log f (n, K + 1) there, NaN where not known."""
-        points = np.tile(self.x, (len(moves), 1))
-        points[:, head] += moves * self.step[head]
-        change, log_f = self.changes(points, with_error=with_error)
-        return moves * self.step[head], np.column_stack((change, log_f))
+    def _points(self, heads: list[_Head], moves: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """How far (n,) each of the heads has moved, and log scales and log f (n, K + 1) that it moves there,
+        NaN where not known.
+        """
+        points, places = np.tile(self.x, (len(moves), 1)), [head.place for head in heads]
+        points[:, places] += moves[:, None] * self.step[places]
+        change, log_f = self.changes(points, with_error=any(head.moves_error for head in heads))
+        found = []
+        for head in heads:
+            errors = log_f if head.moves_error else np.zeros(len(moves))
+            own = np.column_stack((np.where(head.moves, change, 0.0), errors))
+            found.append((moves * self.step[head.place], own))
+        return found
 
 
 def _around_the_mode(
@@ -358,12 +410,18 @@ def _precision(density: ScaledDensity, x: np.ndarray, law: Weights) -> np.ndarra
         return data
     heads = law.heads
     here, log_f = law.log_scales(x[heads])
-    theta = _where_scales_are_large(law, x[heads], weak)
-    there, log_f_there = law.log_scales(theta)
-    point, gain = x.copy(), there - here
-    point[heads], point[law.own] = theta, x[law.own] * np.exp(-gain)
-    matrix = blocks_at(density, law.own[None], point)[0] - np.diag(law.prior[0])
-    if not (np.isfinite(matrix).all() and np.all(np.diag(matrix)[weak] > _FAINT)):
+    theta = x[heads]
+    for _ in range(_MOVES):
+        theta = _where_scales_are_large(law, theta, weak)
+        there, log_f_there = law.log_scales(theta)
+        point, gain = x.copy(), there - here
+        point[heads], point[law.own] = theta, x[law.own] * np.exp(-gain)
+        matrix = blocks_at(density, law.own[None], point)[0] - np.diag(law.prior[0])
+        if not np.isfinite(matrix).all():
+            return None
+        if np.all(np.diag(matrix)[weak] > _FAINT):
+            break
+    else:
         return None
     factor = np.exp(-gain - 0.5 * (log_f_there - log_f))
     seen = np.where(weak[:, None] | weak, factor[:, None] * matrix * factor, data)
@@ -377,7 +435,8 @@ def _where_scales_are_large(law: Weights, theta: np.ndarray, weak: np.ndarray) -
     theta = theta.copy()
     places: dict[int, np.ndarray] = {}
     for curve in law.curves:
-        ends = curve.at if len(curve.at) > 1 else curve.at + np.array([-_ALONG, _ALONG])
+        here = theta[np.searchsorted(law.heads, curve.head)]
+        ends = curve.at if len(curve.at) > 1 else here + np.array([-_ALONG, _ALONG])
         places[curve.head] = np.union1d(places.get(curve.head, ends), ends)
     for place, head in enumerate(law.heads):
         trials = np.tile(theta, (len(places[head]) + 1, 1))
