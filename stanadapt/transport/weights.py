@@ -24,12 +24,15 @@ sum u'. Or squares of scales are shares of one variance, as in an R2-D2 prior (Z
 Reich, 2022, Bayesian regression using a prior on the model fit): then log(sum of pi_j e^(2 c_j)) / 2 is taken
 off all u_k, where c_k are the curves of weight k alone.
 
+Where the program is centred instead, x_k = s_k w_k with b_k ~ N(0, s_k^2), w is turned into x at the end. The
+derivative of x in a scale is then that of the mean and of R alone.
+
 The law is triangular: weights depend on the other coordinates alone. So it goes last, and its rows are the
 first ones of a map. They are a header and rows that hold all numbers one after another, in the order of
 `places`. With K weights and other coefficients, C curves through P points, p coordinates g, these are
 
     own          (K,)               the coordinates w
-    is_weight    (K,)               1 for weights, else 0
+    is_weight    (K,)               1 for weights, 2 for those of a centred program, else 0
     prior        (K,), (K,)         the diagonal of E, and h
     offsets      (K,), (K,)         o of u and of u'; of u' `NO_LIMIT` where it is not there
     norms        (K,)               pi, 0 for all where scales are not normalised
@@ -55,6 +58,7 @@ from ..kinds import Real
 from .map_table import COLUMNS, N_COEFFICIENTS, N_CURVES, N_LATENTS, N_POINTS
 
 ALL, LIMITS, ERROR = -1.0, -2.0, -3.0  # targets of curves
+CENTRED = 2.0  # what `is_weight` has for weights of a centred program
 NO_LIMIT = 400.0  # the log of an upper limit that is none
 
 
@@ -66,15 +70,15 @@ def into_x(table: Any, x: Any, kept: Any) -> Real:
     """
     flat, at, k = table.reshape(-1), places(table[0]), int(table[0, N_LATENTS])
     room = kept if kept.size > 0 else np.empty(n_kept(table))
-    vectors, factor = room[: 5 * k].reshape(5, k), room[5 * k :].reshape(k, k)
+    vectors, factor = room[: 6 * k].reshape(6, k), room[6 * k :].reshape(k, k)
     _condition(flat, at, x, vectors, factor)
     w, log_det = np.empty(k), 0.0
     for i in range(k):
         w[i] = x[int(flat[at[0] + i])]
-        log_det -= np.log(factor[i, i])
+        log_det += np.log(vectors[5, i] / factor[i, i])
     _solve(factor, w)
     for i in range(k):
-        x[int(flat[at[0] + i])] = vectors[3, i] + w[i]
+        x[int(flat[at[0] + i])] = (vectors[3, i] + w[i]) * vectors[5, i]
     return log_det
 
 
@@ -82,10 +86,10 @@ def into_x(table: Any, x: Any, kept: Any) -> Real:
 def into_z(table: Any, x: Any) -> None:
     """Turn weights among the coordinates `x` (d,) into their z, in place."""
     flat, at, k = table.reshape(-1), places(table[0]), int(table[0, N_LATENTS])
-    vectors, factor = np.empty((5, k)), np.empty((k, k))
+    vectors, factor = np.empty((6, k)), np.empty((k, k))
     _condition(flat, at, x, vectors, factor)
     for i in range(k):
-        vectors[0, i] = x[int(flat[at[0] + i])] - vectors[3, i]
+        vectors[0, i] = x[int(flat[at[0] + i])] / vectors[5, i] - vectors[3, i]
     for i in range(k):
         z = 0.0
         for j in range(i, k):
@@ -113,15 +117,16 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
     """What both directions have in common; `sign` is 1 for a score in weights, and -1 for one in z."""
     flat, at, k = table.reshape(-1), places(table[0]), int(table[0, N_LATENTS])
     room = kept if kept.size > 0 else np.empty(n_kept(table))
-    vectors, factor = room[: 5 * k].reshape(5, k), room[5 * k :].reshape(k, k)
+    vectors, factor = room[: 6 * k].reshape(6, k), room[6 * k :].reshape(k, k)
     if kept.size == 0:
         _condition(flat, at, x, vectors, factor)
-    share, pull, mean = vectors[1], vectors[2], vectors[3]
+    share, pull, mean, width = vectors[1], vectors[2], vectors[3], vectors[5]
     of_z, of_w, by_pull, by_prior = np.empty(k), np.zeros(k), np.empty(k), np.empty(k)
     for i in range(k):
         of_z[i] = score[int(flat[at[0] + i])]
     if sign > 0.0:
         for i in range(k):
+            of_z[i] *= width[i]
             of_w[i] = of_z[i]
         _solve_transposed(factor, of_z)
     else:
@@ -129,7 +134,7 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
             for j in range(i, k):
                 of_w[j] += factor[i, j] * of_z[i]
     for i in range(k):
-        score[int(flat[at[0] + i])] = of_z[i] if sign > 0.0 else of_w[i]
+        score[int(flat[at[0] + i])] = of_z[i] if sign > 0.0 else of_w[i] / width[i]
         by_pull[i] = of_z[i]
     _solve(factor, by_pull)  # M^-1 times the score in w
     _by_prior(flat, at, factor, z, of_z, by_prior)
@@ -137,9 +142,11 @@ def _turn_scores(table: Any, z: Any, x: Any, score: Any, kept: Any, sign: Any) -
     for i in range(k):
         place = int(flat[at[0] + i])
         prior, from_prior = flat[at[1] + k + i], by_pull[i] * flat[at[1] + 2 * k + i]
-        by_scale[i] = -1.0 - x[place] * of_w[i] - from_prior
-        by_scale[i] += 2.0 * prior * (by_pull[i] * mean[i] - by_prior[i])
-        by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i] - from_prior)
+        by_scale[i] = 2.0 * prior * (by_pull[i] * mean[i] - by_prior[i]) - from_prior
+        by_width = 1.0 + x[place] / width[i] * of_w[i]
+        by_error += 0.5 * (by_scale[i] - by_width + by_pull[i] * pull[i] - from_prior)
+        if flat[at[1] + i] != CENTRED:
+            by_scale[i] -= by_width
     p = at[5] - at[4]
     for q in range(p):
         total = 0.0
@@ -186,9 +193,9 @@ def _by_prior(flat: Any, at: Any, factor: Any, z: Any, of_z: Any, found: Any) ->
 
 @kernel(ordered=True, counted=False)
 def n_kept(table: Any) -> Any:
-    """How many numbers `into_x` keeps for `pull_back`: five for each weight, and R."""
+    """How many numbers `into_x` keeps for `pull_back`: six for each weight, and R."""
     k = int(table[0, N_LATENTS])
-    return 5 * k + k * k
+    return 6 * k + k * k
 
 
 @kernel(ordered=True, counted=False)
@@ -219,8 +226,8 @@ def places(header: Any) -> Any:
 
 @kernel(ordered=True)
 def _condition(flat: Any, at: Any, x: Any, vectors: Any, factor: Any) -> None:
-    """Write e^(a + log f / 2), the shares of e^(-2 u) in s^-2, q, M^-1 q and the shares of weights in their
-    norm to `vectors` (5, K), and R^T to the upper triangle of `factor` (K, K).
+    """Write e^(a + log f / 2), the shares of e^(-2 u) in s^-2, q, M^-1 q, the shares of weights in their norm
+    and x / w to `vectors` (6, K), and R^T to the upper triangle of `factor` (K, K).
     """
     k, p, first, limit, log_f = at[1] - at[0], at[5] - at[4], 0.0, 0.0, 0.0
     scale, share, pull, mean, in_norm = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
@@ -243,6 +250,7 @@ def _condition(flat: Any, at: Any, x: Any, vectors: Any, factor: Any) -> None:
             u, its_limit = mean[i] + first + flat[at[2] + i], limit + flat[at[2] + k + i]
             a += min(u, its_limit) - 0.5 * np.log1p(np.exp(-2.0 * abs(u - its_limit)))
             share[i] = 1.0 / (1.0 + np.exp(2.0 * (u - its_limit)))
+        vectors[5, i] = np.exp(a - 0.5 * log_f) if flat[at[1] + i] == CENTRED else 1.0
         mean[i] = np.exp(a)
         scale[i] = mean[i] * np.exp(0.5 * log_f)
         pull[i] = flat[at[3] + k * k + i]

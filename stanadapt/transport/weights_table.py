@@ -22,7 +22,7 @@ from .map_table import (
     pack_rows,
 )
 from .shape import hermite
-from .weights import ALL, ERROR, LIMITS, places
+from .weights import ALL, CENTRED, ERROR, LIMITS, places
 
 
 class Curve(NamedTuple):
@@ -57,6 +57,7 @@ class Weights(NamedTuple):
     coefficients: np.ndarray  # (p,) g
     slopes: np.ndarray  # (K, p) G
     curves: Sequence[Curve]
+    is_centred: bool = False  # whether the program is, for all weights
 
     @property
     def heads(self) -> np.ndarray:
@@ -89,13 +90,15 @@ class Weights(NamedTuple):
         log_scales, log_f = self.log_scales(theta)
         a = np.exp(log_scales + 0.5 * log_f)
         matrix = np.diag(self.prior[0]) + a[:, None] * self.precision * a
-        return np.asarray(0.5 * np.log(np.diag(np.linalg.inv(matrix))))
+        widths = log_scales if self.is_centred else 0.0
+        return np.asarray(0.5 * np.log(np.diag(np.linalg.inv(matrix))) + widths)
 
 
 def weights_rows(law: Weights, gradients: int) -> np.ndarray:
     """The rows of a map that hold the law; `gradients` is the number that learning it took."""
     begins = np.cumsum([0, *(len(curve.at) for curve in law.curves)])
-    numbers: list[Any] = [law.own, law.is_weight, law.prior, law.offsets, law.norms]
+    is_weight = np.asarray(law.is_weight) * (CENTRED if law.is_centred else 1.0)
+    numbers: list[Any] = [law.own, is_weight, law.prior, law.offsets, law.norms]
     numbers += [law.precision, law.pulls, law.coefficients, law.slopes]
     numbers += [[curve.head for curve in law.curves], [curve.target for curve in law.curves], begins[:-1]]
     numbers += [np.concatenate([curve[part] for curve in law.curves]) for part in (2, 3, 4)]
@@ -137,7 +140,13 @@ def weights_of(rows: np.ndarray) -> Weights:
         coefficients=coefficients.astype(np.int64),
         slopes=slopes.reshape(k, -1),
         curves=curves,
+        is_centred=bool(np.any(is_weight[:k] == CENTRED)),
     )
+
+
+def _are_forms(is_weight: np.ndarray) -> bool:
+    """Whether numbers (K,) tell weights of one form of a program, and other coefficients."""
+    return bool(set(is_weight) <= {0.0, 1.0} or set(is_weight) <= {0.0, CENTRED})
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -153,7 +162,7 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if not are_coordinates(begins, int(counts[2])) or begins[0] != 0.0 or np.any(np.diff(begins) < 1.0):
         return False
     targets = flat[at[7] : at[8]]
-    if not (are_coordinates(targets, k, int(ERROR)) and np.isin(flat[at[1] : at[1] + k], (0.0, 1.0)).all()):
+    if not (are_coordinates(targets, k, int(ERROR)) and _are_forms(flat[at[1] : at[1] + k])):
         return False
     law = weights_of(rows)
     if law.norms.min() < 0.0 or law.prior[0].min() < 0.0 or np.any(law.norms[~law.is_weight] > 0.0):

@@ -28,7 +28,7 @@ from stanadapt.transport.weights_table import Curve, Weights, weights_of, weight
 D = 12
 
 
-def some_law(limited: bool = True, normalised: bool = True) -> Weights:
+def some_law(limited: bool = True, normalised: bool = True, *, is_centred: bool = False) -> Weights:
     """Four weights and a coefficient among 12 coordinates, with curves of all kinds."""
     rng, k = np.random.default_rng(1), 5
     is_weight = np.array([True, True, True, False, True])
@@ -57,12 +57,16 @@ def some_law(limited: bool = True, normalised: bool = True) -> Weights:
             curve(0, ERROR, 2),
             curve(5, ALL, 2),
         ],
+        is_centred=is_centred,
     )
 
 
-@pytest.mark.parametrize(("limited", "normalised"), [*itertools.product([True, False], repeat=2)])
-def test_the_map_has_an_inverse_a_determinant_and_derivatives(limited: bool, normalised: bool) -> None:
-    rows, rng, step = weights_rows(some_law(limited, normalised), 7), np.random.default_rng(2), 1e-6
+@pytest.mark.parametrize(("limited", "normalised", "centred"), [*itertools.product([True, False], repeat=3)])
+def test_the_map_has_an_inverse_a_determinant_and_derivatives(
+    limited: bool, normalised: bool, centred: bool
+) -> None:
+    law = some_law(limited, normalised, is_centred=centred)
+    rows, rng, step = weights_rows(law, 7), np.random.default_rng(2), 1e-6
     assert composition.is_map(rows, D)
     for _ in range(3):
         z, x, back = rng.normal(size=D), np.empty(D), np.empty(D)
@@ -95,7 +99,8 @@ def test_rows_hold_all_numbers() -> None:
     assert len(others) == 1
     assert has_weights(rows)
     found = weights_of(rows)
-    for one, other in zip(found[:-1], law[:-1], strict=True):
+    assert weights_of(weights_rows(some_law(is_centred=True), 7)).is_centred
+    for one, other in zip(found._replace(curves=()), law._replace(curves=()), strict=True):
         np.testing.assert_array_equal(one, other)
     for one, other in zip(found.curves, law.curves, strict=True):
         for number, same in zip(one, other, strict=True):
@@ -111,9 +116,10 @@ def test_rows_hold_all_numbers() -> None:
     assert told["field_gradients"] == 7
 
 
-def test_deviations_are_those_of_the_map() -> None:
+@pytest.mark.parametrize("centred", [False, True])
+def test_deviations_are_those_of_the_map(centred: bool) -> None:
     """What a picture shows, from Python's reading of the curves, is what kernels make of z."""
-    law = some_law()
+    law = some_law(is_centred=centred)
     rows, rng = weights_rows(law, 7), np.random.default_rng(3)
     for _ in range(3):
         z, x = rng.normal(size=D), np.empty(D)

@@ -37,6 +37,7 @@ from .probes import (
 PROBES = 6  # and one more that judges
 _FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
+_HIDDEN = 1e-4  # terms with answers of this size, beside the largest, count for half
 _UNSEEN = 1e-3  # a smaller curvature, beside the largest, is of no data
 # A series has regressions as large as this, by their root mean square; one that is alone has at one of two
 # points.
@@ -260,8 +261,10 @@ def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series 
             continue
         if series is None or not (np.isfinite(series.rho).all() and np.isfinite(series.curvature).all()):
             continue
-        left = answers[0] - predict(series, probes[0])
-        if np.linalg.norm(left) < _WRONG * np.linalg.norm(answers[0]):
+        # Each term is judged by its own answers: a few that precise priors hold would hide all others.
+        size = np.sqrt(np.mean(np.square(answers), axis=0))
+        left = (answers[0] - predict(series, probes[0])) / (size + _HIDDEN * size.max())
+        if np.sqrt(np.mean(np.square(left))) < _WRONG:
             return series
     return None
 

@@ -1,64 +1,33 @@
 """Finding weights (weights.py): which coordinates are weights, and how their scales depend on the others.
 
-Where all weights are 0, the score of each is e^(a_k + log f / 2) (b_k - G_k g), and their negative Hessian is
-I + A D A. So one score at a point where a head has moved tells how all scales have changed, to all digits,
-and the product of the Hessian with one vector tells log f, and whether the law holds. A coordinate for which
-it holds, and which changes scales, is a head. Any other one whose derivative is mixed with those of the
-weights is a coefficient: it belongs to the law if it is one of few, and is among the g otherwise.
-
-How scales depend on a head is seen at some points along it. Scores with several heads moved at once tell
-which of the forms of weight_scales.py is right.
+weight_space.py says what scores tell where all weights are 0. Programs that are centred are turned to the
+other form first (centred_weights.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from ..composition import into_x
 from ..weights import ALL, ERROR, LIMITS, NO_LIMIT
 from ..weights_table import Weights, weights_rows
+from .centred_weights import turning_law
 from .effects_fit import blocks_at
 from .effects_search import climb_beside, judge_law
 from .head_bends import MOST_TO_MODE, climb
 from .probes import Evaluate, ScaledDensity, axes, have_ties
-from .weight_scales import (
-    CLOSE,
-    SAME,
-    Along,
-    Scales,
-    largest_error,
-    line_through,
-    shares_of_variance,
-    sums_of_curves,
-    with_limits,
-    without_limits,
-)
+from .weight_scales import Scales, without_limits
+from .weight_space import WeightSpace, is_of_data
 
 LEAST, MOST = 5, 128  # weights of a variable, and weights and coefficients of the law
 MOST_OTHERS = 200  # coordinates beside the weights
 _LEAST_ENTRY, _NEIGHBOURS = 1e-7, 3  # of a column, beside its diagonal; those of a series, with its own
-# Weights are tied if so many entries of D, as correlations, are not 0. Of weights with smaller scales than
-# this share of the largest, differences tell none.
-_TIED, _CORRELATED, _SEEN = 0.3, 1e-4, 1e-3
 _MANY = 16  # weights of one scale that this law costs too much for
 FEW = 10  # entries of a variable whose coefficients belong to the law
-# Along a head, in steps: the first ones tell whether a function is a line. A step is a unit of the head within
-# these limits: units of early draws are small, and log scales have a scale of their own. Heads of one weight
-# move farther, since a small scale is far from its upper limit.
-_STEPS_OF_HEADS = 0.4, 0.6
-_ENDS = np.array([-3.0, 1.0, 4.0])
-_GRID = np.array([-8.0, -5.5, -4.0, -3.0, -2.25, -1.5, -0.75, 0.0, 0.75, 1.5, 2.25, 3.0, 4.0, 5.5, 8.0])
-_BEYOND = np.array([-20.0, -15.0, -11.0, 11.0, 15.0, 20.0])
-_ENOUGH, _FEWEST = 2, 4  # more points than this tell a line; those of a curve
 _MOVE = 0.7  # of a head, to tell the prior of coefficients from data
-_APART = 1e-3  # of points whose difference is a slope, in steps
-_WRONG = 1e-4  # share of a product with the Hessian that a law may leave
-_JOINT, _REACH = 8, 2.0  # points at which all heads have moved, and how far these move, in steps
-_UNMOVED = 1e-9  # a smaller change of a log scale is none; but a parameter alone may be a limit that is far off
-_MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
 _STEPS, _NEAR = 8, 1e-6  # of Newton's method, to the mode of weights, and the decrement at its end
 _FAINT = 1e-3  # what data tell of a weight is lost in differences below this, where its prior tells 1
 _ALONG, _MOVES = 4.0, 4  # how far heads move along lines to see it, and how often
@@ -80,14 +49,13 @@ def find_weights(
     `variables` (d,) are the numbers of the variables that coordinates belong to. If weights are to be
     `alone`, there are none beside other variables that are large and not independent of them.
     """
-    for weights, at in _candidates(density, x * density.unit, variables):
-        law = _fit(density, at, weights, variables)
+    for at, fit in _candidates(density, density_in, x * density.unit, variables):
+        law = fit(at)
         if law is not None:
             break
     else:
         return None
-    x = at
-    last = False
+    x, last = at, False
     while not ((alone and len(law.coefficients)) or _has_axes(law)):
         rows = weights_rows(law, 0)
         inner, middle, top = climb_beside(density, density_in(rows), x, law.own)
@@ -97,7 +65,7 @@ def find_weights(
         into_x(rows, middle, x)
         # Once more, where the heads are; if no law is seen there, as where a limit of scales is far off, the
         # first one is judged.
-        law, last = _fit(density, x, weights, variables) or law, True
+        law, last = fit(x) or law, True
     return None
 
 
@@ -118,60 +86,91 @@ def _judge(
 
 
 def _has_axes(law: Weights) -> bool:
-    """Whether there are many weights, all of one scale."""
-    many = np.count_nonzero(law.is_weight) > _MANY
+    """Whether there are many weights, all of one scale; in a centred program any number is many."""
+    many = law.is_centred or np.count_nonzero(law.is_weight) > _MANY
     one_scale = all(curve.target < 0 for curve in law.curves) and law.offsets[1].min() >= NO_LIMIT
     return bool(many and one_scale)
 
 
 def _candidates(
-    density: ScaledDensity, x: np.ndarray, variables: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The coordinates of all variables that may be weights, and those of each of them alone, with the points
-    (d,) at which they are: variables with a standard normal prior that the data tie.
+    density: ScaledDensity,
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    variables: np.ndarray,
+) -> Iterator[tuple[np.ndarray, Callable[[np.ndarray], Weights | None]]]:
+    """Points (d,), and what fits a law around such a point: for the coordinates of all variables that may be
+    weights, for those of each of them alone, and then for those of centred programs.
 
-    These are at `x` (d,), or where all else is at its highest with weights at 0: far from there, data that
-    are not normal may have a Hessian with a negative eigenvalue.
+    Weights have a standard normal prior, and the data tie them. This is so at `x` (d,), or where all else is
+    at its highest with weights at 0: far from there, data that are not normal may have a Hessian with a
+    negative eigenvalue.
     """
-    counts, found = np.bincount(variables), []
+    counts, found, centred = np.bincount(variables), [], []
     for number in np.flatnonzero((counts >= LEAST) & (counts <= MOST)):
         own, at_zero = np.flatnonzero(variables == number), x.copy()
+        if x.size - len(own) > MOST_OTHERS:
+            continue
         at_zero[own] = 0.0
         if not have_ties(density, at_zero / density.unit, own, _NEIGHBOURS + 1, _LEAST_ENTRY):
             continue
+        centred.append(own)
         if _have_data(density, at_zero, own):
             found.append((own, x))
-        else:
-            others = np.setdiff1d(np.arange(x.size), own)
-            z, _ = climb(density, at_zero / density.unit, others, np.eye(len(others)), MOST_TO_MODE)
-            if _have_data(density, z * density.unit, own):
-                found.append((own, z * density.unit))
+            continue
+        others = np.setdiff1d(np.arange(x.size), own)
+        z, _ = climb(density, at_zero / density.unit, others, np.eye(len(others)), MOST_TO_MODE)
+        if _have_data(density, z * density.unit, own):
+            found.append((own, z * density.unit))
     if len(found) > 1:
-        found.insert(0, (np.concatenate([own for own, _ in found]), x))
-    return [(own, at) for own, at in found if len(own) <= MOST and x.size - len(own) <= MOST_OTHERS]
+        together = np.concatenate([own for own, _ in found])
+        if len(together) <= MOST:
+            found.insert(0, (together, x))
+    for own, at in found:
+        yield at, partial(_fit, density, weights=own, variables=variables)
+    for own in centred:
+        yield x, partial(_fit_centred, density, density_in, weights=own, variables=variables)
 
 
 def _have_data(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> bool:
     """Whether the negative Hessian of the coordinates `own` (n,) at `x` (d,) may be I + A D A."""
     data = blocks_at(density, own[None], x)[0] - np.eye(len(own))
-    return bool(np.isfinite(data).all()) and _is_of_data(data)
+    return bool(np.isfinite(data).all()) and is_of_data(data)
 
 
-def _is_of_data(matrix: np.ndarray) -> bool:
-    """Whether a matrix (K, K) may be A D A: it has no negative eigenvalue, and many entries are not 0, in
-    contrast to that of effects of groups.
-    """
-    values, size = np.linalg.eigvalsh(matrix), np.sqrt(np.maximum(np.diag(matrix), 0.0))
-    if not values[0] > -_WRONG * values[-1] or not values[-1] > 0.0:
-        return False
-    seen = size > _SEEN * size.max()
-    tied = np.abs(matrix) > _CORRELATED * np.outer(size, size)
-    return bool(np.mean(tied[np.ix_(seen, seen)]) > _TIED)
+def _fit_centred(
+    density: ScaledDensity,
+    density_in: Callable[[np.ndarray], Evaluate],
+    x: np.ndarray,
+    *,
+    weights: np.ndarray,
+    variables: np.ndarray,
+) -> Weights | None:
+    """The law of `weights` (K,) of a centred program, as `_fit` has it, found in the other form."""
+    turning = turning_law(density, x, weights, variables)
+    if turning is None:
+        return None
+    log_scales, _ = turning.log_scales(x[turning.heads])
+    turned, unit = x.copy(), density.unit.copy()
+    turned[weights] *= np.exp(-log_scales)
+    unit[weights] *= np.exp(-log_scales)
+    inner = ScaledDensity(density_in(weights_rows(turning, 0)), unit)
+    law = _fit(inner, turned, weights=weights, variables=variables)
+    density.gradients += inner.gradients
+    if law is None:
+        return None
+    width = np.ones(len(law.own))
+    width[: len(weights)] = np.exp(log_scales)
+    offsets = np.where(law.offsets < NO_LIMIT, law.offsets + np.log(width), NO_LIMIT)
+    data = law.precision / np.outer(width, width), law.pulls / width, law.slopes / width[:, None]
+    law = law._replace(precision=data[0], pulls=data[1], slopes=data[2], offsets=offsets)
+    return law._replace(is_centred=True)
 
 
-def _fit(density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: np.ndarray) -> Weights | None:
+def _fit(
+    density: ScaledDensity, x: np.ndarray, *, weights: np.ndarray, variables: np.ndarray
+) -> Weights | None:
     """The law around the mode of `weights` and coefficients given all else, as at `x` (d,)."""
-    space = _WeightSpace(density, x, weights, variables)
+    space = WeightSpace(density, x, weights, variables)
     if not space.is_possible():
         return None
     heads, mixed = space.roles()
@@ -183,171 +182,6 @@ def _fit(density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: 
     if len(own) > MOST:
         return None
     return _around_the_mode(density, x, own, len(weights), mixed[~few], scales)
-
-
-class _Head(NamedTuple):
-    """A coordinate that scales depend on."""
-
-    place: int
-    moves: np.ndarray  # (K,) whether it may change the scale of each weight
-    moves_error: bool  # whether it changes log f
-
-
-def _groups_of(heads: list[_Head]) -> list[list[_Head]]:
-    """The heads in groups that may move at once: no two of a group change the same scale, or log f.
-
-    A horseshoe with 80 weights has 80 scales of one weight each, and points along one of them tell all.
-    """
-    groups: list[tuple[list[_Head], np.ndarray]] = []
-    for head in heads:
-        moved = np.append(head.moves, head.moves_error)
-        for group, taken in groups:
-            if not (taken & moved).any():
-                group.append(head)
-                taken |= moved
-                break
-        else:
-            groups.append(([head], moved.copy()))
-    return [group for group, _ in groups]
-
-
-class _WeightSpace:
-    """What scores say where all weights are 0."""
-
-    def __init__(
-        self, density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: np.ndarray
-    ) -> None:
-        self.density, self.weights = density, weights
-        self._is_alone = np.bincount(variables)[variables] == 1
-        self.x = x.copy()
-        self.x[weights] = 0.0
-        self.unit, self.step = density.unit, np.clip(density.unit, *_STEPS_OF_HEADS)
-        self.score = self._scores(self.x[None])[0]
-        block = blocks_at(density, weights[None], self.x)[0]
-        self.data = block - np.eye(len(weights))
-        signs = np.random.default_rng(5).choice([-1.0, 1.0], len(weights))  # no random numbers of the chain
-        self._probe = signs / np.sqrt(np.abs(np.diag(block)))
-
-    def is_possible(self) -> bool:
-        """Whether the Hessian is that of a standard normal prior and of data."""
-        if not (np.isfinite(self.data).all() and np.isfinite(self.score).all() and np.all(self.score != 0.0)):
-            return False
-        return _is_of_data(self.data)
-
-    def _scores(self, points: np.ndarray) -> np.ndarray:
-        """The scores (n, K) of weights at points (n, d), NaN where there are none."""
-        logp, scores = self.density.at_all(points / self.unit)
-        found = (scores / self.unit)[:, self.weights]
-        found[~np.isfinite(logp)] = np.nan
-        return np.asarray(found)
-
-    def changes(self, points: np.ndarray, *, with_error: bool) -> tuple[np.ndarray, np.ndarray]:
-        """How much log scales (n, K) and log f (n,) differ at points (n, d) from those at `x`; NaN where the
-        law does not hold. Without `with_error` log f is taken to be the same.
-        """
-        change = self._log_ratios(self._scores(points))
-        return self._apart(points, change) if with_error else (change, np.zeros(len(points)))
-
-    def _log_ratios(self, scores: np.ndarray) -> np.ndarray:
-        """The changes of log s + log f (n, K) from those at `x`, by scores (n, K); NaN where signs differ."""
-        ratios = scores / self.score
-        return np.asarray(np.log(np.where(ratios > 0.0, ratios, np.nan)))
-
-    def _apart(self, points: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The changes of log s (n, K) and of log f (n,) at points (n, d), from those of their sums (n, K)."""
-        direction = np.zeros(self.x.size)
-        direction[self.weights] = self._probe
-        products = self.density.curvatures(
-            points / self.unit, np.tile(direction / self.unit, (len(points), 1))
-        )
-        products = (products / self.unit)[:, self.weights] - self._probe
-        scales = np.exp(change)  # s f, so that the data's part is this, less a factor f
-        parts = scales * (scales * self._probe @ self.data)
-        f = np.square(parts).sum(axis=1) / (parts * products).sum(axis=1)
-        size = np.abs(self._probe)  # a weight with much larger data than the others hides none of them then
-        left = np.linalg.norm((products - parts / f[:, None]) * size, axis=1)
-        holds = (f > 0.0) & (left < _WRONG * np.linalg.norm(products * size, axis=1))
-        log_f = np.log(np.where(holds, f, np.nan))
-        return change - log_f[:, None], log_f
-
-    def roles(self) -> tuple[list[_Head], np.ndarray]:
-        """The heads, and the coordinates whose derivatives are mixed with those of weights."""
-        others = np.setdiff1d(np.arange(self.x.size), self.weights)
-        points = np.tile(self.x, (len(others), 1))
-        points[np.arange(len(others)), others] += self.unit[others]
-        scores = self._scores(points)
-        change, log_f = self._apart(points, self._log_ratios(scores))
-        moved = np.abs(scores - self.score)
-        least = _MIXED * np.nanmax(moved, initial=0.0)
-        heads, mixed = [], []
-        for k, c, log_value, most in zip(others, change, log_f, moved.max(axis=1), strict=True):
-            if not most > least:
-                continue
-            is_changed = max(np.abs(c).max(), abs(log_value)) > SAME
-            if np.isfinite(log_value) and np.isfinite(c).all() and is_changed:
-                moves = (np.abs(c) > _UNMOVED) | self._is_alone[k]
-                heads.append(_Head(int(k), moves, bool(abs(log_value) > SAME)))
-            else:
-                mixed.append(k)
-        return heads, np.array(mixed, np.int64)
-
-    def scales(self, heads: list[_Head]) -> Scales | None:
-        """How log scales and log f depend on all heads; None where they are no sums of functions of one."""
-        along: dict[int, Along] = {}
-        for group in _groups_of(heads):
-            of_group = self._along(group)
-            if of_group is None:
-                return None
-            along |= of_group
-        places = [head.place for head in heads]
-        joint = np.tile(self.x, (_JOINT, 1))
-        rng = np.random.default_rng(7)
-        moves = rng.uniform(-_REACH, _REACH, (_JOINT, len(heads)))
-        joint[:, places] += moves * self.step[places]
-        truth = self.changes(joint, with_error=any(head.moves_error for head in heads))
-        found = [
-            form([along[place] for place in places], self.x)
-            for form in (sums_of_curves, with_limits, shares_of_variance)
-        ]
-        off = [largest_error(one, joint, truth, np.diag(self.data)) for one in found]
-        return found[int(np.argmin(off))] if min(off) < CLOSE else None
-
-    def _along(self, heads: list[_Head]) -> dict[int, Along] | None:
-        """Log scales and log f along each of some heads, none of which moves what another one does."""
-        far = _BEYOND if all(head.moves.sum() == 1 for head in heads) else _BEYOND[:0]
-        found, bent = {}, []
-        for head, (away, values) in zip(heads, self._points(heads, np.append(_ENDS, far)), strict=True):
-            known = np.isfinite(values).all(axis=1)
-            line = line_through(away[known], values[known]) if known.sum() > _ENOUGH else None
-            if line is None:
-                bent.append(head)
-            else:
-                found[head.place] = Along(head.place, np.zeros(1), np.zeros((1, len(line))), line[None])
-        if not bent:
-            return found
-        grid = np.sort(np.append(_GRID, far))
-        here, below, above = (self._points(bent, grid + side * _APART) for side in (0, -1, 1))
-        for head, (away, values), (_, low), (_, high) in zip(bent, here, below, above, strict=True):
-            slopes = (high - low) / (2.0 * _APART * self.step[head.place])
-            known = np.isfinite(values).all(axis=1) & np.isfinite(slopes).all(axis=1)
-            if np.count_nonzero(known) < _FEWEST:
-                return None
-            found[head.place] = Along(head.place, away[known], values[known], slopes[known])
-        return found
-
-    def _points(self, heads: list[_Head], moves: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """How far (n,) each of the heads has moved, and log scales and log f (n, K + 1) that it moves there,
-        NaN where not known.
-        """
-        points, places = np.tile(self.x, (len(moves), 1)), [head.place for head in heads]
-        points[:, places] += moves[:, None] * self.step[places]
-        change, log_f = self.changes(points, with_error=any(head.moves_error for head in heads))
-        found = []
-        for head in heads:
-            errors = log_f if head.moves_error else np.zeros(len(moves))
-            own = np.column_stack((np.where(head.moves, change, 0.0), errors))
-            found.append((moves * self.step[head.place], own))
-        return found
 
 
 def _around_the_mode(
