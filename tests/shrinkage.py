@@ -29,13 +29,27 @@ PROCESS = (
         " alpha ~ std_normal(); rho ~ inv_gamma(5, 5);"
     ),
 )
-FORMS = {"horseshoe": HORSESHOE, "shares": SHARES, "process": PROCESS}
+LOCAL = (
+    "vector<lower=0>[K] lam; real<lower=0> tau;",
+    "vector[K] s = tau * lam; lam ~ student_t(1, 0, 1); tau ~ student_t(1, 0, 0.3);",
+)
+BY_ERROR = LOCAL[0], LOCAL[1].replace("tau * lam", "sigma * tau * lam")
+FORMS = {
+    "horseshoe": HORSESHOE,
+    "shares": SHARES,
+    "process": PROCESS,
+    "local": LOCAL,
+    "by error": BY_ERROR,
+}
 
 _DATA = "data { int N; int K; matrix[N, K] X; vector[N] y; }"
 
 
-def program_of(form: str, likelihood: str = "normal") -> str:
-    """The program with standard normal z, and weights s z."""
+def program_of(form: str, likelihood: str = "normal", *, centred: bool = False) -> str:
+    """The program with standard normal z, and weights s z; or with weights z that have the scales s."""
+    if centred:
+        program = program_of(form, likelihood).replace("z ~ std_normal()", "z ~ normal(0, s)")
+        return program.replace("(s .* z)", "z")
     parameters, model = FORMS[form]
     data, sigma, y = _DATA, "real<lower=0> sigma;", "y ~ normal(a + X * (s .* z), sigma);"
     if likelihood == "poisson":

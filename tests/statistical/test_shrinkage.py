@@ -22,7 +22,10 @@ HEADS = {
     "horseshoe": ("lam", "tau", "c2", "sigma"),
     "shares": ("phi", "R2", "sigma"),
     "process": ("alpha", "rho", "sigma"),
+    "local": ("lam", "tau", "sigma"),
+    "by error": ("lam", "tau", "sigma"),
 }
+CENTRED = "horseshoe", "local", "by error"
 
 
 @functools.cache
@@ -37,11 +40,16 @@ def heads_of(posterior: Any, form: str) -> np.ndarray:
 
 
 @pytest.mark.seeds(1, 2, rate=RATE)
-@pytest.mark.parametrize("form", [*HEADS])
-def test_heads_have_their_law_without_the_weights(form: str, seed: int) -> None:
-    """A map without its log determinant, or without the derivative of a limit, of a norm or of a curve."""
+@pytest.mark.parametrize(
+    ("form", "centred"),
+    [*((form, False) for form in ("horseshoe", "shares", "process")), *((form, True) for form in CENTRED)],
+)
+def test_heads_have_their_law_without_the_weights(form: str, centred: bool, seed: int) -> None:
+    """A map without its log determinant, or without the derivative of a limit, of a norm, of a curve, or of
+    the scale of centred weights.
+    """
     data = known(form)
-    posterior, adaptation, _ = run(program_of(form), data, seed=seed, draws=2_000)
+    posterior, adaptation, _ = run(program_of(form, centred=centred), data, seed=seed, draws=2_000)
     weights = adaptation["field_weights"].values
     # Three of 120 chains did not look for weights, since their trajectories were short or had no partners.
     found = weights[weights.any(axis=-1)]

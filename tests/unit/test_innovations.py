@@ -370,6 +370,27 @@ def test_a_centred_walk_with_precise_data_and_a_gap_is_no_series_of_innovations(
     assert heads_of_innovations(CENTRED_STEPS, 40, has_effects=False, gap=6, log_s=log_s) is None
 
 
+def test_a_regression_with_some_precise_coefficients_is_no_series_of_innovations() -> None:
+    """Precise priors hide that -H has the ties of all others."""
+    rng, n = np.random.default_rng(3), 40
+    columns = rng.normal(size=(2 * n, n))
+    precise = np.exp(rng.normal(size=n) * 2.0)
+    precise[[4, 11, 30]] = 3e4
+    density = ScaledDensity(Gaussian(np.diag(1.0 + precise) + columns.T @ columns), np.ones(n))
+    assert series_at(density, np.zeros(n), np.arange(n)) is None
+
+
+class Gaussian:
+    """A normal density with a precision (n, n)."""
+
+    def __init__(self, precision: np.ndarray) -> None:
+        self.precision = precision
+
+    def __call__(self, x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = -self.precision @ x
+        return float(0.5 * x @ score)
+
+
 def heads_of_innovations(
     steps: str, t: int, *, has_effects: bool, gap: int = 2, log_s: float = 0.2
 ) -> list[str] | None:

@@ -21,6 +21,7 @@ from stanadapt.transport.field_table import (
     moved_by,
     split,
 )
+from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.map_table import N_CURVES, N_LATENTS, N_POINTS, ROWS
 from stanadapt.transport.weights import ALL, ERROR, LIMITS, NO_LIMIT
 from stanadapt.transport.weights_table import Curve, Weights, weights_of, weights_rows
@@ -65,23 +66,47 @@ def some_law(limited: bool = True, normalised: bool = True, *, is_centred: bool 
 def test_the_map_has_an_inverse_a_determinant_and_derivatives(
     limited: bool, normalised: bool, centred: bool
 ) -> None:
-    law = some_law(limited, normalised, is_centred=centred)
-    rows, rng, step = weights_rows(law, 7), np.random.default_rng(2), 1e-6
-    assert composition.is_map(rows, D)
+    check_map(weights_rows(some_law(limited, normalised, is_centred=centred), 7), D)
+
+
+@pytest.mark.parametrize("k", [7, 8, 21])
+def test_so_has_that_of_many_weights(k: int) -> None:
+    """Solves take eight rows at once, and the rest one by one."""
+    rng, one = np.random.default_rng(k), np.ones(1)
+    columns = rng.normal(size=(2 * k, k))
+    law = Weights(
+        own=np.arange(k),
+        is_weight=np.ones(k, bool),
+        prior=np.array([np.ones(k), np.zeros(k)]),
+        offsets=np.array([0.3 * rng.normal(size=k), np.full(k, NO_LIMIT)]),
+        norms=np.zeros(k),
+        precision=columns.T @ columns,
+        pulls=rng.normal(size=k),
+        coefficients=np.zeros(0, np.int64),
+        slopes=np.zeros((k, 0)),
+        curves=[Curve(k + i, i, 0.0 * one, 0.0 * one, one, 0.0) for i in range(k)],
+    )
+    check_map(weights_rows(law, 7), 2 * k)
+
+
+def check_map(rows: np.ndarray, d: int) -> None:
+    """Fail unless the map of d coordinates, its inverse, determinant and derivatives agree at some points."""
+    rng, step = np.random.default_rng(2), 1e-6
+    assert composition.is_map(rows, d)
     for _ in range(3):
-        z, x, back = rng.normal(size=D), np.empty(D), np.empty(D)
+        z, x, back = rng.normal(size=d), np.empty(d), np.empty(d)
         log_det = composition.into_x(rows, z, x)
         composition.into_z(rows, x, back)
         np.testing.assert_allclose(back, z, rtol=1e-9, atol=1e-10)
-        ends = np.empty((2, D, D))
-        dets = np.empty((2, D))
+        ends = np.empty((2, d, d))
+        dets = np.empty((2, d))
         for side, sign in enumerate((-1.0, 1.0)):
-            for i, axis in enumerate(np.eye(D)):
+            for i, axis in enumerate(np.eye(d)):
                 dets[side, i] = composition.into_x(rows, z + sign * step * axis, ends[side, i])
         jacobian, slope = (ends[1] - ends[0]).T / (2 * step), (dets[1] - dets[0]) / (2 * step)
         np.testing.assert_allclose(np.linalg.slogdet(jacobian)[1], log_det, atol=1e-6)
-        score = rng.normal(size=D)
-        found, kept = score.copy(), np.empty(composition.n_kept(rows, D))
+        score = rng.normal(size=d)
+        found, kept = score.copy(), np.empty(composition.n_kept(rows, d))
         composition.pull_back(rows, z, x, found)
         np.testing.assert_allclose(found, jacobian.T @ score + slope, atol=1e-6)
         np.testing.assert_allclose(composition.score_in_x(rows, z, x, found), score, atol=1e-10)
@@ -206,6 +231,69 @@ def test_weights_are_standard_normal_where_data_are_normal(form: str) -> None:
         assert np.abs(score + z)[law.own].max() < (0.1 if form == "process" else 0.01)
 
 
+@pytest.mark.parametrize("form", ["horseshoe", "local", "by error"])
+def test_weights_of_centred_programs_are_turned_to_the_other_form(form: str) -> None:
+    """The Hessian tells their scales beside data: with limits, as products, and with that of errors."""
+    program, data = program_of(form, centred=True), data_of("horseshoe", 50, 8)
+    rows, gradients, names = find(program, data)
+    law = weights_of(rows)
+    assert law.is_centred
+    assert [names[i] for i in law.own] == [*(f"z.{k + 1}" for k in range(8)), "a"]
+    limit = {"c2"} if form == "horseshoe" else set()
+    assert {names[i].partition(".")[0] for i in law.heads} == {"lam", "tau", "sigma"} | limit
+    assert (law.offsets[1, :8] < NO_LIMIT).all() == (form == "horseshoe")
+    assert gradients < 1_500
+    assert_standard_normal(program, data, rows, 0.01)
+
+
+def assert_standard_normal(program: str, data: dict[str, Any], rows: np.ndarray, most: float) -> None:
+    """Fail unless scores are those of a standard normal law of weights, up to `most`, at points far apart."""
+    density, law, rng = (
+        in_maps(ProgramDensity(program, data))(rows),
+        weights_of(rows),
+        np.random.default_rng(5),
+    )
+    d = len(density_names(program, data))
+    others = np.setdiff1d(np.arange(d), law.own)
+    for _ in range(4):
+        z, score = rng.normal(size=d), np.empty(d)
+        z[others] *= 1.5
+        assert np.isfinite(density(z, score))
+        assert np.abs(score + z)[law.own].max() < most
+
+
+def density_names(program: str, data: dict[str, Any]) -> list[str]:
+    return list(ProgramDensity(program, data).model.unconstrained_names())
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_scales_of_one_weight_each_are_looked_at_together(centred: bool) -> None:
+    """Points along one of 60 tell all. Each alone would take some 50 gradients."""
+    program, data = program_of("horseshoe", centred=centred), data_of("horseshoe", 150, 60)
+    rows, gradients, _ = find(program, data)
+    assert len(weights_of(rows).own) == 61
+    assert gradients < (2_800 if centred else 2_200)
+    assert_standard_normal(program, data, rows, 0.01)
+
+
+@pytest.mark.parametrize("log_scale", [-7.0, -14.0])
+def test_a_weight_with_a_small_scale_has_its_limit_and_its_data(log_scale: float) -> None:
+    """Where the search begins neither can be seen. Its scale may be large in other places."""
+    program, data = program_of("horseshoe"), data_of("horseshoe", 50, 8)
+    density, names = ProgramDensity(program, data), density_names(program, data)
+    x = 0.3 * np.random.default_rng(4).normal(size=len(names))
+    x[names.index("lam.4")] = log_scale
+    found, _ = learn_field(in_maps(density), x, np.ones(x.size), numbers_of(names))
+    assert found is not None
+    assert (weights_of(found.rows).offsets[1, :8] < NO_LIMIT).all()
+    assert_standard_normal(program, data, found.rows, 0.01)
+
+
+def numbers_of(names: list[str]) -> np.ndarray:
+    """The numbers (d,) of the variables of coordinates."""
+    return np.unique([name.partition(".")[0] for name in names], return_inverse=True)[1]
+
+
 def test_data_of_weights_with_small_scales_are_seen_where_these_are_large() -> None:
     """Where the search begins some scales are e^-25, so that the Hessian there has nothing of their data."""
     data = data_of("process", 60, 10)
@@ -261,6 +349,21 @@ def test_far_out_data_that_are_not_normal_are_those_at_the_mode() -> None:
 )
 def test_programs_of_another_form_have_none(old: str, new: str) -> None:
     program = program_of("horseshoe")
+    assert old in program
+    rows, _, _ = find(program.replace(old, new), data_of("horseshoe", 50, 8))
+    assert not has_weights(rows)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("z ~ normal(0, s)", "z ~ double_exponential(0, s)"),  # not normal
+        ("z ~ normal(0, s)", "z ~ normal(a, s)"),  # not around 0
+        ("s = tau * lam", "s = tau * lam + 0.3 * square(lam)"),  # no sum of functions of one head
+    ],
+)
+def test_nor_have_centred_programs_of_another_form(old: str, new: str) -> None:
+    program = program_of("local", centred=True)
     assert old in program
     rows, _, _ = find(program.replace(old, new), data_of("horseshoe", 50, 8))
     assert not has_weights(rows)

@@ -20,13 +20,13 @@ from .probes import ScaledDensity
 from .weight_scales import SAME, Scales
 from .weight_space import WRONG, Head, WeightSpace, groups_of, is_of_data
 
-_UNMOVED = 1e-7  # a smaller change of q, beside the diagonal of the Hessian, is none
+_NOISE = 1e-6  # a smaller change of q, beside the diagonal of the Hessian, is none
 _TOLD = 1e-4  # q is known where it is more than this share of that diagonal
 _STEPS = np.array([1.0, -1.0, 2.0])  # along a head, which tell A and r
 _LEAST_RISE = 0.05  # |log r| of a head that tells A
 _WRONG_RISE = 1e-3  # share of A (r^2 - 1) by which it may be off
 _MOST_PLACES, _FARTHER = 4, 5.0  # how often heads are moved to where q is larger, and by how many steps
-_ALIKE = 1e-2  # amplitudes that differ by less, relatively, are of the same product
+_ALIKE = 1e-4  # amplitudes that differ by less, relatively and beside noise, are of the same product
 
 
 def turning_law(
@@ -78,7 +78,7 @@ class _CentredSpace(WeightSpace):
         known = np.isfinite(f)
         if known.any():
             moved[known] = self._moved(points[known], f[known])
-        for k, moves, ratio in zip(others, np.abs(moved) > _UNMOVED * np.diag(self._block), f, strict=True):
+        for k, moves, ratio in zip(others, np.abs(moved) > _NOISE * np.diag(self._block), f, strict=True):
             moves_error = bool(abs(np.log(ratio)) > SAME)
             if np.isfinite(ratio) and (moves.any() or moves_error):
                 heads.append(Head(int(k), moves | self.is_alone[k], moves_error))
@@ -115,7 +115,8 @@ class _CentredSpace(WeightSpace):
                     amplitudes[k].append(float(amplitude[k]))
                 ahead = float(np.sign((risen - fallen)[head.moves].sum()))
                 larger[head.place] = ahead * _FARTHER * self.step[head.place]
-        self._precisions = np.array([_sum_of_products(one) for one in amplitudes])
+        noise = _NOISE * np.diag(self._block)
+        self._precisions = np.array([_sum_of_products(*one) for one in zip(amplitudes, noise, strict=True)])
         size = np.sqrt(self._precisions)
         data = self._block - np.diag(self._precisions)
         self.data = data / np.outer(size, size)
@@ -162,12 +163,12 @@ class _CentredSpace(WeightSpace):
         )
 
 
-def _sum_of_products(amplitudes: list[float]) -> float:
+def _sum_of_products(amplitudes: list[float], noise: float) -> float:
     """q from the products that heads change: one, or two, or these and their sum; NaN for others."""
     found: list[float] = []
     for amplitude in sorted(amplitudes):
-        if not found or amplitude > (1.0 + _ALIKE) * found[-1]:
+        if not found or amplitude - found[-1] > _ALIKE * amplitude + noise:
             found.append(amplitude)
-    if len(found) == 3 and abs(found[0] + found[1] - found[2]) < _ALIKE * found[2]:
+    if len(found) == 3 and abs(found[0] + found[1] - found[2]) < _ALIKE * found[2] + noise:
         return found[2]
     return sum(found) if len(found) in (1, 2) else np.nan

@@ -47,7 +47,7 @@ _JOINT, _REACH = 8, 2.0  # points at which all heads have moved, and how far the
 _UNMOVED = (
     1e-9  # a smaller change of a log scale is none; but a parameter alone may be a limit that is far off
 )
-_MIXED = 1e-6  # a smaller mixed derivative, beside the largest, is none
+_MIXED = 1e-6  # a smaller change of a score, beside it, is none
 
 
 class Head(NamedTuple):
@@ -145,11 +145,10 @@ class WeightSpace:
         points[np.arange(len(others)), others] += self.unit[others]
         scores = self.scores(points)
         change, log_f = self._apart(points, self._log_ratios(scores))
-        moved = np.abs(scores - self.score)
-        least = _MIXED * np.nanmax(moved, initial=0.0)
+        moved = np.abs(scores / self.score - 1.0)  # of each weight, whose scale may be next to nothing
         heads, mixed = [], []
         for k, c, log_value, most in zip(others, change, log_f, moved.max(axis=1), strict=True):
-            if not most > least:
+            if not most > _MIXED:
                 continue
             is_changed = max(np.abs(c).max(), abs(log_value)) > SAME
             if np.isfinite(log_value) and np.isfinite(c).all() and is_changed:
