@@ -1090,9 +1090,47 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/weights.py",
-        "by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i] - from_prior)",
-        "by_error += 0.5 * (by_scale[i] + by_pull[i] * pull[i])",
+        "by_error += 0.5 * (by_scale[i] - by_width + by_pull[i] * pull[i] - from_prior)",
+        "by_error += 0.5 * (by_scale[i] - by_width + by_pull[i] * pull[i])",
         unit("test_weights", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
+    ),
+    Mutation(
+        "transport/weights.py",
+        "if flat[at[1] + i] != CENTRED:",
+        "if True:",
+        unit("test_weights", "test_the_map_has_an_inverse_a_determinant_and_derivatives"),
+    ),
+    Mutation(
+        "transport/weights.py",
+        "for m in range(whole, i):",
+        "for m in range(whole, 0):",
+        unit("test_weights", "test_so_has_that_of_many_weights"),
+    ),
+    Mutation(
+        "transport/fields/weight_space.py",
+        "if not (taken & moved).any():",
+        "if True:",
+        unit("test_weights", "test_scales_of_one_weight_each_are_looked_at_together"),
+    ),
+    Mutation(
+        "transport/fields/weight_space.py",
+        "far = _BEYOND if",
+        "far = _BEYOND[:0] if",
+        unit("test_weights", "test_a_weight_with_a_small_scale_has_its_limit_and_its_data"),
+    ),
+    Mutation(
+        "transport/fields/centred_weights.py",
+        "return sum(found) if len(found) in (1, 2) else np.nan",
+        "return found[-1]",
+        unit("test_weights", "test_weights_of_centred_programs_are_turned_to_the_other_form"),
+    ),
+    Mutation(
+        "transport/fields/innovation_search.py",
+        "if is_right and np.sqrt(np.mean(np.square(of_terms))) < _WRONG:",
+        "if is_right:",
+        unit(
+            "test_innovations", "test_a_regression_with_some_precise_coefficients_is_no_series_of_innovations"
+        ),
     ),
     Mutation(
         "transport/fields/weights_search.py",

@@ -33,13 +33,18 @@ def turning_law(
     density: ScaledDensity, x: np.ndarray, weights: np.ndarray, variables: np.ndarray
 ) -> Weights | None:
     """The law that turns coefficients `weights` (K,) of a centred program to w = x / s, around `x` (d,); None
-    where their scales are not seen.
+    where their scales are not seen, or where no variable has scales of some of them alone.
     """
+    others = np.delete(variables, weights)
+    if np.bincount(others).max(initial=0) < 2:
+        return None
     for _ in range(_MOST_PLACES):
         space = _CentredSpace(density, x, weights, variables)
         if not space.is_possible():
             return None
         heads, _ = space.roles()
+        if all(head.moves.all() for head in heads):
+            return None
         moves = space.find_precisions(heads)
         if space.is_known():
             scales = space.scales(heads)
@@ -77,7 +82,7 @@ class _CentredSpace(WeightSpace):
         moved, heads = np.full((len(others), len(self.weights)), np.nan), []
         known = np.isfinite(f)
         if known.any():
-            moved[known] = self._moved(points[known], f[known])
+            moved[known] = self._changes_of_precisions(points[known], f[known])
         for k, moves, ratio in zip(others, np.abs(moved) > _NOISE * np.diag(self._block), f, strict=True):
             moves_error = bool(abs(np.log(ratio)) > SAME)
             if np.isfinite(ratio) and (moves.any() or moves_error):
@@ -92,7 +97,7 @@ class _CentredSpace(WeightSpace):
         holds = (f > 0.0) & (left < WRONG * np.linalg.norm(scores * size, axis=1))
         return np.where(holds, f, np.nan)
 
-    def _moved(self, points: np.ndarray, f: np.ndarray) -> np.ndarray:
+    def _changes_of_precisions(self, points: np.ndarray, f: np.ndarray) -> np.ndarray:
         """q(theta) - f q (n, K) at points (n, d), from products with the Hessian."""
         return (self.products(points) - f[:, None] * self._product) / self.probe
 
@@ -105,7 +110,7 @@ class _CentredSpace(WeightSpace):
         for group in groups_of([head for head in heads if not head.moves_error]):
             points, places = np.tile(self.x, (len(_STEPS), 1)), [head.place for head in group]
             points[:, places] += _STEPS[:, None] * self.step[places]
-            risen, fallen, twice = self._moved(points, np.ones(len(_STEPS)))
+            risen, fallen, twice = self._changes_of_precisions(points, np.ones(len(_STEPS)))
             rate = -risen / fallen
             amplitude = risen / (rate - 1.0)
             is_power = np.abs(amplitude * (np.square(rate) - 1.0) - twice) < _WRONG_RISE * np.abs(twice)
@@ -138,7 +143,7 @@ class _CentredSpace(WeightSpace):
         are not known. Without `with_error` log f is taken to be the same.
         """
         f = self._error_ratios(points) if with_error else np.ones(len(points))
-        q = self._moved(points, f) + f[:, None] * self._precisions
+        q = self._changes_of_precisions(points, f) + f[:, None] * self._precisions
         q = np.where(self._is_seen(q), q, np.nan)
         return -0.5 * np.log(q / self._precisions), np.log(f)
 

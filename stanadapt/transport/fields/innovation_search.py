@@ -261,10 +261,12 @@ def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series 
             continue
         if series is None or not (np.isfinite(series.rho).all() and np.isfinite(series.curvature).all()):
             continue
-        # Each term is judged by its own answers: a few that precise priors hold would hide all others.
+        left = answers[0] - predict(series, probes[0])
+        # Each term is judged by its own answers, too: a few that precise priors hold would hide all others.
         size = np.sqrt(np.mean(np.square(answers), axis=0))
-        left = (answers[0] - predict(series, probes[0])) / (size + _HIDDEN * size.max())
-        if np.sqrt(np.mean(np.square(left))) < _WRONG:
+        of_terms = left / (size + _HIDDEN * size.max())
+        is_right = np.linalg.norm(left) < _WRONG * np.linalg.norm(answers[0])
+        if is_right and np.sqrt(np.mean(np.square(of_terms))) < _WRONG:
             return series
     return None
 
