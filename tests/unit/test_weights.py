@@ -22,6 +22,8 @@ from stanadapt.transport.field_table import (
     split,
 )
 from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.fields.probes import ScaledDensity
+from stanadapt.transport.fields.weight_space import WeightSpace
 from stanadapt.transport.map_table import N_CURVES, N_LATENTS, N_POINTS, ROWS
 from stanadapt.transport.weights import ALL, ERROR, LIMITS, NO_LIMIT
 from stanadapt.transport.weights_table import Curve, Weights, weights_of, weights_rows
@@ -281,11 +283,15 @@ def test_a_weight_with_a_small_scale_has_its_limit_and_its_data(log_scale: float
     """Where the search begins neither can be seen. Its scale may be large in other places."""
     program, data = program_of("horseshoe"), data_of("horseshoe", 50, 8)
     density, names = ProgramDensity(program, data), density_names(program, data)
-    x = 0.3 * np.random.default_rng(4).normal(size=len(names))
+    x, variables = 0.3 * np.random.default_rng(4).normal(size=len(names)), numbers_of(names)
     x[names.index("lam.4")] = log_scale
-    found, _ = learn_field(in_maps(density), x, np.ones(x.size), numbers_of(names))
+    weights = np.flatnonzero(variables == variables[names.index("z.1")])
+    space = WeightSpace(ScaledDensity(density, np.ones(x.size)), x, weights, variables)
+    scales = space.scales(space.roles()[0])
+    assert scales is not None
+    assert (scales.offsets[1] < NO_LIMIT).all()
+    found, _ = learn_field(in_maps(density), x, np.ones(x.size), variables)
     assert found is not None
-    assert (weights_of(found.rows).offsets[1, :8] < NO_LIMIT).all()
     assert_standard_normal(program, data, found.rows, 0.01)
 
 

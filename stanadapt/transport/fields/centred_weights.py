@@ -99,7 +99,7 @@ class _CentredSpace(WeightSpace):
 
     def _changes_of_precisions(self, points: np.ndarray, f: np.ndarray) -> np.ndarray:
         """q(theta) - f q (n, K) at points (n, d), from products with the Hessian."""
-        return (self.products(points) - f[:, None] * self._product) / self.probe
+        return np.asarray((self.products(points) - f[:, None] * self._product) / self.probe)
 
     def find_precisions(self, heads: list[Head]) -> dict[int, float]:
         """Find q at `x` from what heads change. If some are too small to be seen beside the data, the result
