@@ -652,6 +652,30 @@ model {
 }
 """
 
+# Horseshoes: weights with a scale each, all of which may be small, with a limit or without one, in a centred
+# program and in one that is not.
+HORSESHOE = """
+data { int N; int K; matrix[N, K] X; vector[N] y; }
+parameters {
+  real a; vector[K] z; vector<lower=0>[K] lam; real<lower=0> tau; real<lower=0> c2; real<lower=0> sigma;
+}
+model {
+  vector[K] s = tau * lam .* sqrt(c2 ./ (c2 + square(tau * lam)));
+  a ~ normal(0, 2); sigma ~ normal(0, 2); z ~ std_normal();
+  lam ~ student_t(3, 0, 1); tau ~ student_t(3, 0, 0.1); c2 ~ inv_gamma(2, 8);
+  y ~ normal(a + X * (s .* z), sigma);
+}
+"""
+HORSESHOE_CENTRED = HORSESHOE.replace("z ~ std_normal()", "z ~ normal(0, s)").replace("(s .* z)", "z")
+HORSESHOE_NO_LIMIT = (
+    HORSESHOE_CENTRED.replace(" .* sqrt(c2 ./ (c2 + square(tau * lam)))", "")
+    .replace("real<lower=0> c2; ", "")
+    .replace(
+        "lam ~ student_t(3, 0, 1); tau ~ student_t(3, 0, 0.1); c2 ~ inv_gamma(2, 8);",
+        "lam ~ cauchy(0, 1); tau ~ cauchy(0, 0.1);",
+    )
+)
+
 
 def subjects_and_items(subjects: int, normal: bool = True) -> dict[str, Any]:
     """Half as many items, each seen by all."""
@@ -789,11 +813,11 @@ def of_children(number: int) -> dict[str, Any]:
     return {"J": number, "n": 5, "t": t, "y": y, "w": w}
 
 
-def of_sparse(n: int) -> dict[str, Any]:
-    """Forty covariates, five of which matter."""
+def of_sparse(n: int, k: int = 40) -> dict[str, Any]:
+    """k covariates, five of which matter."""
     rng = np.random.default_rng(18)
-    X, b = rng.normal(size=(n, 40)), np.append([2.0, -1.5, 1.0, 0.6, 0.3], np.zeros(35))
-    return {"N": n, "K": 40, "X": X, "y": X @ b + rng.normal(size=n)}
+    X, b = rng.normal(size=(n, k)), np.append([2.0, -1.5, 1.0, 0.6, 0.3], np.zeros(k - 5))
+    return {"N": n, "K": k, "X": X, "y": X @ b + rng.normal(size=n)}
 
 
 def choices_of_groups(groups: int) -> dict[str, Any]:
@@ -853,6 +877,15 @@ MODELS = {
     "joint": TailModel(JOINT, of_patients, 80, ("tau", "sigma")),
     "two_outcomes": TailModel(TWO_OUTCOMES, of_children, 60, ("s", "error_y", "error_w")),
     "lasso": TailModel(LASSO, of_sparse, 120, ("s", "sigma")),
+    "horseshoe_80": TailModel(
+        HORSESHOE, functools.partial(of_sparse, k=80), 120, ("lam", "tau", "c2", "sigma")
+    ),
+    "horseshoe_centred": TailModel(
+        HORSESHOE_CENTRED, functools.partial(of_sparse, k=30), 100, ("lam", "tau", "c2", "sigma")
+    ),
+    "horseshoe_no_limit": TailModel(
+        HORSESHOE_NO_LIMIT, functools.partial(of_sparse, k=30), 100, ("lam", "tau", "sigma")
+    ),
     "testlets": TailModel(TESTLETS, answers_to_testlets, 80, ("s", "s_g", "s_b")),
     "curves": TailModel(curves(2, "normal"), of_curves, 300, ("tau1", "tau2", "sigma")),
     "curve_and_groups": TailModel(
