@@ -54,8 +54,7 @@ probability min(1, e^-dH). The reasons for these choices:
 9. With settings.pooled, all chains wait for each other at the end of a window, and learn one metric and one
    map from the draws of all of them. Windows are shorter then, of 15, 15, 20 and 30 iterations at first: most
    posteriors need 50 iterations of each chain. Errors of metric and map are the same in all chains, so that
-   R-hat does not show them. Draws depend on the number of chains, too. A latent field is looked for once for
-   all of them.
+   R-hat does not show them. Draws depend on the number of chains, too. A field is looked for once for all.
 10. Where the posterior is narrow, steps that are right elsewhere have no chance, and the chain would stand
    still. So a trajectory along which H rises by more than 3 is tried again with a shorter step
    (numerics/second_try.py). In warm-up it is not: what draws of short moves teach is worse.
